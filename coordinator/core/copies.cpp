@@ -86,28 +86,6 @@ Commit Core::State::commit_of(const Run& run, const IslandId& island, const Comm
   return message;
 }
 
-// A new run in this ledger, and an older one for its islands: its rounds, epochs and data go on behind those of the copy.
-void Core::State::go_on_from_copy(Run& run, const CopyToGoOnFrom& copy) {
-  run.epoch = copy.epoch;
-  for (const DataRange& part : copy.data) {
-    if (part.part < DataParts::kMostParts) {
-      run.data.count_in(part, 0, out);
-    }
-  }
-  run.lineage.begin();
-  run.lineage.adopt(KnownRound{copy.round, copy.digest}, run.data.snapshot());
-  recount_tokens(run);
-  run.copies = Copies(copy.round);
-  run.life.invite(now());
-  set_state(run, RunState::interrupted, "goes on from the copy of round " + std::to_string(copy.round.value));
-  record_lineage(run);
-  new_epoch(run, "goes on from a copy");
-  event(run.about.id, {}, "info", "copy_taken_over",
-        "run " + run.about.name + " goes on from the copy of its checkpoint of round " + std::to_string(copy.round.value) + " in " +
-            run.spec.checkpoint.copy,
-        {Field{"round", static_cast<std::int64_t>(copy.round.value)}, Field{"digest", to_hex(copy.digest)}});
-}
-
 // Also of a run that is over: its last checkpoint is copied behind it.
 void Core::State::on_copied(const IslandId& island, const Copied& message) {
   const auto found = runs.find(message.run);
@@ -135,7 +113,7 @@ void Core::State::on_copied(const IslandId& island, const Copied& message) {
         what + " was copied by island " + islands.name_of(island) + " to " + place + ": " + human_bytes(message.bytes) + ", " +
             human_bytes(message.sent_bytes) + " of it now",
         std::move(fields));
-  if (run.has_own_outer_state() || run.lineage.confirms(message.round, message.digest)) {
+  if (run.rule->confirms(run, message.round, message.digest)) {
     run.copies.made(island, message.round);
     run.lineage.has_checkpoint(message.round);
     record(run.to_record());

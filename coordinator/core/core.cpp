@@ -3,37 +3,14 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 namespace {
 
-// Which round is of which fragment, where that follows from the specification: the number of its rounds shows whether there are as many
-// fragments as it says. (The embeddings may be one more.)
-std::optional<Schedule> schedule_in(const RunSpec& spec) {
-  const Result<Composition> composition = compose(spec.strategy);
-  if (!composition) {
-    return std::nullopt;
-  }
-  const Result<Schedule> schedule = schedule_of(*composition, spec.training.steps, std::max<std::uint32_t>(1, spec.strategy.fragments));
-  return schedule && schedule->rounds() + spec.merge_rounds == spec.rounds ? std::optional(*schedule) : std::nullopt;
-}
+constexpr std::size_t kUnmerged = 64;  // contributions of an island; a trainer merges within a few rounds
 
 }  // namespace
-
-bool Run::merging() const { return lineage.committed() >= last_trained() && !at_end(); }
-
-void Run::adopt_spec(RunSpec value) {
-  spec = std::move(value);
-  data.belong_to(about.id, classes_of_data(spec), sequences_of_a_round(spec));
-  guards.set(spec.guards.norm_factor, spec.guards.quarantine_after);
-  if (has_tasks()) {
-    work = Tasks{};
-  } else if (spec.strategy.group == Group::all) {
-    schedule = schedule_in(spec);
-  }
-}
 
 RunRecord Run::to_record() const {
   RunRecord value;
@@ -51,38 +28,6 @@ RunRecord Run::to_record() const {
   return value;
 }
 
-void Run::give_up_rounds() {
-  if (!has_tasks()) {
-    rounds().start_anew();
-  }
-}
-
-void Run::give_up_work(Outbox& out) {
-  give_up_rounds();
-  if (has_tasks()) {
-    tasks().give_up(out);
-  }
-}
-
-void Run::start_work_anew() {
-  give_up_rounds();
-  if (has_tasks()) {
-    tasks().forget_assignments();
-  }
-}
-
-std::vector<RunId> Run::groups(bool unfinished) const {
-  std::vector<RunId> groups;
-  if (has_tasks()) {
-    for (const auto& [name, task] : tasks().all()) {
-      if (!task.record().group.empty() && !(unfinished && task.done())) {
-        groups.push_back(task.record().group);
-      }
-    }
-  }
-  return groups;
-}
-
 Round Run::furthest() const {
   Round newest;
   for (const IslandId& id : members) {
@@ -92,8 +37,12 @@ Round Run::furthest() const {
   return newest;
 }
 
-Round Run::present_round() const {
-  return !lineage.initialised() ? Round(0) : has_own_outer_state() ? std::max(furthest(), lineage.committed()).next() : lineage.next();
+void Progress::contribute(const LastContribution& contribution) {
+  last = contribution;
+  unmerged[contribution.round] = contribution;
+  if (unmerged.size() > kUnmerged) {
+    unmerged.erase(unmerged.begin());
+  }
 }
 
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
@@ -134,9 +83,9 @@ Ready Core::take_ready() { return state_->out.take(); }
 
 const std::optional<Superseded>& Core::superseded() const { return state_->superseded; }
 
-// A run has rounds or tasks; what is said of the others is no business of its islands.
+// What a member's island says of a run is its rule's business.
 template <typename M>
-void Core::State::route(const IslandId& island, const M& message, void (State::*handle)(Run&, Membership&, const M&)) {
+void Core::State::route(const IslandId& island, const M& message) {
   const auto found = runs.find(message.run);
   if (found == runs.end()) {
     return;
@@ -144,9 +93,8 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   Run& run = found->second;
   const auto membership = run.memberships.find(island);
   if constexpr (std::is_same_v<M, Withdrawn>) {
-    if (membership != run.memberships.end() && !run.has_tasks() && !run.has_own_outer_state() && message.round.value <= run.spec.rounds) {
-      record(DroppedRecord{message.run, run.lineage.number(), island, message.fragment, message.round, message.data, message.fate,
-                           message.tokens, message.overwritten});
+    if (membership != run.memberships.end()) {
+      run.rule->account(run, island, message);
     }
     if (message.fate == Fate::dropped) {
       return;  // an account of what its island has no more
@@ -154,16 +102,22 @@ void Core::State::route(const IslandId& island, const M& message, void (State::*
   }
   if (membership == run.memberships.end() || run.life.idle() || membership->second.record.state == MembershipState::refused) {
     if constexpr (std::is_same_v<M, Checkpointed>) {
-      // Of rounds in which it took part. Nobody else may have one as new.
-      if (!message.error && !run.has_own_outer_state() && !run.has_tasks() && run.lineage.confirms(message.round, message.digest)) {
-        islands.keeps(island, run.about.id, HeldCheckpoint{message.round, message.digest});
-      }
+      run.rule->account(run, island, message);
     }
     release(island, run);
-  } else if (std::is_same_v<M, RunEnded> || run.has_tasks() == std::is_same_v<M, AssignmentReport>) {
-    (this->*handle)(run, membership->second, message);
+  } else if constexpr (std::is_same_v<M, RunEnded>) {
+    on_run_ended(run, membership->second, message);
+  } else {
+    run.rule->hear(run, membership->second, message);
   }
 }
+
+// What an island says of its place in a run.
+template <typename M>
+constexpr bool kOfRun =
+    std::is_same_v<M, atl::Ready> || std::is_same_v<M, Withdrawn> || std::is_same_v<M, Exchanged> || std::is_same_v<M, ExchangeFailed> ||
+    std::is_same_v<M, Merged> || std::is_same_v<M, PairQuery> || std::is_same_v<M, PairAnswer> || std::is_same_v<M, Checkpointed> ||
+    std::is_same_v<M, CaughtUp> || std::is_same_v<M, RunEnded> || std::is_same_v<M, AssignmentReport>;
 
 void Core::State::dispatch(const IslandId& island, const Message& message) {
   std::visit(
@@ -173,28 +127,8 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
           on_heartbeat(island, m);
         } else if constexpr (std::is_same_v<M, Leave>) {
           islands.leave(island, m, out);
-        } else if constexpr (std::is_same_v<M, atl::Ready>) {
-          route(island, m, &State::on_ready);
-        } else if constexpr (std::is_same_v<M, Withdrawn>) {
-          route(island, m, &State::on_withdrawn);
-        } else if constexpr (std::is_same_v<M, Exchanged>) {
-          route(island, m, &State::on_exchanged);
-        } else if constexpr (std::is_same_v<M, ExchangeFailed>) {
-          route(island, m, &State::on_exchange_failed);
-        } else if constexpr (std::is_same_v<M, Merged>) {
-          route(island, m, &State::on_merged);
-        } else if constexpr (std::is_same_v<M, PairQuery>) {
-          route(island, m, &State::on_pair_query);
-        } else if constexpr (std::is_same_v<M, PairAnswer>) {
-          route(island, m, &State::on_pair_answer);
-        } else if constexpr (std::is_same_v<M, Checkpointed>) {
-          route(island, m, &State::on_checkpointed);
-        } else if constexpr (std::is_same_v<M, CaughtUp>) {
-          route(island, m, &State::on_caught_up);
-        } else if constexpr (std::is_same_v<M, RunEnded>) {
-          route(island, m, &State::on_run_ended);
-        } else if constexpr (std::is_same_v<M, AssignmentReport>) {
-          route(island, m, &State::on_assignment_report);
+        } else if constexpr (kOfRun<M>) {
+          route(island, m);
         } else if constexpr (std::is_same_v<M, IslandEvent>) {
           on_event(island, m);
         } else if constexpr (std::is_same_v<M, Copied>) {

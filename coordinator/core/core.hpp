@@ -173,8 +173,9 @@ class Core {
   // others.
   [[nodiscard]] std::vector<WaitCause> wait_causes(const RunId& run, const IslandId& island, Round round) const;
 
+  struct State;  // of the core's own files
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -8,7 +8,7 @@ namespace atl::coordinator {
 
 bool Core::State::admits_name(const Run& run, const Island& island) const {
   if (run.of_group()) {
-    return is_lent(run, island.record.id);
+    return rules.tasks().is_lent(run, island.record.id);
   }
   const std::vector<std::string>& names = run.spec.islands.names;
   return names.empty() || std::find(names.begin(), names.end(), island.record.name) != names.end();
@@ -34,7 +34,7 @@ std::string Core::State::obstacle_of(const Run& run, const Island& island) const
       own != run.memberships.end() && own->second.record.state == MembershipState::refused) {
     return "cannot take part: " + own->second.record.cause;
   }
-  if (const IslandId& id = island.record.id; island.greeted && claims_alone(run, id)) {
+  if (const IslandId& id = island.record.id; island.greeted && run.rule->claims_alone(run, id)) {
     return "says that it has round " + std::to_string(newest_held(run, islands.held(id, run.about.id)).value) +
            " of the run, which has not begun: that is believed once " + std::to_string(run.spec.islands.min) + " islands say so";
   }
@@ -46,8 +46,7 @@ std::string Core::State::serves_another(const Run& run, const IslandId& island) 
   const bool ours = run.memberships.contains(island);
   for (const auto& [id, other] : runs) {
     // A run of phases and its groups: in which of these it has a place is told by its task.
-    const std::string& whole = run.of_group() ? run.spec.work.run : run.about.id.text;
-    const bool same_work = (other.of_group() ? other.spec.work.run : id.text) == whole;
+    const bool same_work = other.whole() == run.whole();
     const auto membership = other.memberships.find(island);
     if (id == run.about.id || other.life.idle() || same_work || membership == other.memberships.end() || ATOLL_PLANTED(islands_taken)) {
       continue;
@@ -71,27 +70,18 @@ void Core::State::start_run(Run& run, const std::vector<IslandId>& chosen) {
   std::vector<std::string> names;
   for (const IslandId& id : chosen) {
     heed_epoch(run, id);
-    if (run.has_own_outer_state()) {
-      admit_with_own_state(run, id, MembershipState::active);
-    } else {
-      add_membership(run, id, run.has_tasks() ? MembershipState::active : MembershipState::starting, StartFrom::scratch);
-    }
+    run.rule->enlist(run, id);
     run.members.push_back(id);
     names.push_back(islands.name_of(id));
   }
-  if (run.has_own_outer_state() || run.has_tasks()) {
-    run.lineage.begin();
-    run.lineage.trust_ledger();
-  } else {
-    run.lineage.begin_anew();
-  }
+  run.rule->begin(run);
   set_state(run, run.lineage.initialised() ? RunState::running : RunState::starting, "starting on " + list_of(names));
   if (std::ranges::any_of(chosen, [&](const IslandId& id) { return islands.held(id, run.about.id).epoch > Epoch(0); })) {
     run.data.deal_anew();  // it had begun by a newer ledger, and what was dealt then is under way
   }
   new_epoch(run, "started with " + list_of(names));
   for (const IslandId& id : chosen) {
-    send_invite(run, run.memberships.at(id));
+    run.rule->invite(run, run.memberships.at(id));
   }
   event(run.about.id, {}, "info", "run_started", "run " + run.about.name + " starts on " + list_of(names));
 }
@@ -119,15 +109,13 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   if (const auto old = run.memberships.find(island); old != run.memberships.end()) {
     value = old->second.record;
     had = value.part;
-  } else if (const HeldRun& held = islands.held(island, run.about.id); !run.has_own_outer_state() && run.lineage.remembers(held)) {
+  } else if (const HeldRun& held = islands.held(island, run.about.id); run.rule->remembers(run, held)) {
     adopt_position(run, held);  // it was a member by a newer ledger, and knows how far its part of the data is
     had = held.part;
   }
   value.run = run.about.id;
   value.island = island;
-  if (!run.has_tasks()) {
-    value.part = run.data.part_of(island, had, out);
-  }
+  value.part = run.rule->part_for(run, island, had);
   value.state = state;
   value.cause.clear();
   Membership& membership = run.memberships[island];
@@ -147,11 +135,21 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   membership = std::move(fresh);
   restart(membership.entry.resend);
   islands.expect_reports(island);
+  lend(run, island);
+  save(run, membership);
+  touch(run);
+}
+
+// A member of a group works for it alone.
+void Core::State::lend(const Run& run, const IslandId& island) {
   if (run.of_group()) {
     islands.lend(island, run.about.id);
   }
-  save(run, membership);
-  touch(run);
+}
+
+// An island of a group may have another task by now.
+bool Core::State::is_free_for(const Run& run, const IslandId& island) const {
+  return !run.of_group() || rules.tasks().is_lent(run, island);
 }
 
 void Core::State::save(const Run& run, const Membership& membership) {
@@ -159,62 +157,6 @@ void Core::State::save(const Run& run, const Membership& membership) {
   value.offences = run.guards.offences(value.island);
   record(std::move(value));
 }
-
-// The data are dealt among the members of an epoch.
-void Core::State::deal_data(Run& run) {
-  if (run.has_tasks()) {
-    return;  // its tasks say which data they are of
-  }
-  std::vector<std::uint32_t> among;
-  for (const IslandId& id : run.members) {
-    among.push_back(run.memberships.at(id).record.part);
-  }
-  if (run.data.deal(among, out)) {
-    event(run.about.id, {}, "debug", "data_dealt",
-          "the data of run " + run.about.name + " are dealt among " + list_of(islands.names_of(run.members)),
-          {Field{"members", islands.names_of(run.members)}});
-  }
-}
-
-void Core::State::send_invite(Run& run, Membership& membership) {
-  if (run.has_tasks()) {
-    return;  // its Assignment says all
-  }
-  Invite invite;
-  invite.run = run.about.id;
-  invite.spec = run.about.spec;
-  invite.epoch = run.epoch;
-  invite.part = membership.record.part;
-  invite.share = run.data.share(invite.part);
-  invite.from = membership.entry.from;
-  invite.committed = membership.entry.from == StartFrom::checkpoint ? membership.entry.assigned : run.lineage.committed();
-  invite.digest =
-      invite.committed == run.lineage.committed() ? run.lineage.digest() : run.lineage.digest_of(invite.committed).value_or(Digest{});
-  if (run.has_own_outer_state() && membership.entry.from == StartFrom::checkpoint) {
-    for (const HeldCheckpoint& held : islands.held(membership.record.island, run.about.id).checkpoints) {
-      invite.digest = held.round == membership.entry.assigned ? held.digest : invite.digest;
-    }
-  }
-  invite.members = islands.members_of(run.members);
-  invite.position =
-      run.spec.strategy.group == Group::nobody ? 0 : run.data.position(invite.part, run.lineage.parts_after(invite.committed));
-  invite.entry = membership.entry.number;
-  membership.entry.assigned_epoch = run.epoch;
-  send(membership.record.island, std::move(invite));
-}
-
-namespace {
-
-// Why an island that says what it holds of a run cannot go on where it was.
-std::string why_not_verified(const Run& run, bool new_boot, const HeldRun* held) {
-  const std::string newest = "round " + std::to_string(run.lineage.committed().value);
-  if (held != nullptr && held->live && held->committed > run.lineage.committed()) {
-    return "its state is of round " + std::to_string(held->committed.value) + ", newer than the ledger's " + newest;
-  }
-  return new_boot ? "its agent was restarted" : "its state is not that of " + newest;
-}
-
-}  // namespace
 
 // The newest round that it has, in memory or on its disk, and that may be of the run's history.
 Round Core::State::newest_held(const Run& run, const HeldRun& held) {
@@ -225,37 +167,26 @@ Round Core::State::newest_held(const Run& run, const HeldRun& held) {
   return newest;
 }
 
-// What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
-void Core::State::compare_held(Run& run, Membership& membership, const HeldRun* held) {
-  const IslandId island = membership.record.island;
-  membership.entry.ahead = held != nullptr && run.lineage.can_be_news(*held) && newest_held(run, *held) > run.lineage.committed();
-  const auto ahead =
-      std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands.alive(each.first); });
-  const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
-  if (enough && !run.lineage.restored() && !run.has_own_outer_state() && !run.has_tasks() && run.lineage.initialised()) {
-    // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
-    // that came before them with such a round was taken for one that has to catch up.
-    for (auto& [id, other] : run.memberships) {
-      if (other.record.state == MembershipState::joining) {
-        vacate(run, other, MembershipState::absent, "the ledger is older than what " + islands.name_of(island) + " has");
-      }
-    }
-    const std::vector<IslandId> members = run.members;
-    for (const IslandId& id : members) {
-      leave_epoch(run, id, "the ledger is older than what " + islands.name_of(island) + " has", false);
-    }
+// It has a round that the ledger does not know, and knew no older epoch.
+bool Core::State::is_ahead(const Run& run, const HeldRun* held) {
+  return held != nullptr && run.lineage.can_be_news(*held) && newest_held(run, *held) > run.lineage.committed();
+}
+
+// It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
+void Core::State::follow_epoch(Run& run, const IslandId& island, const HeldRun* held) {
+  if (held == nullptr || held->epoch <= run.epoch) {
+    return;
   }
-  const bool asked = run.lineage.number() > 0 ? !run.lineage.restored() : run.has_own_outer_state() && run.lineage.initialised();
-  if (held != nullptr && held->epoch > run.epoch && asked) {
-    // It comes late to a run that goes on from a backup of the ledger: epochs go on after all that anybody knows.
-    const Epoch before = run.epoch;
-    heed_epoch(run, island);
-    if (run.epoch > before) {
-      new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
-    }
+  const Epoch before = run.epoch;
+  heed_epoch(run, island);
+  if (run.epoch > before) {
+    new_epoch(run, islands.name_of(island) + " knows a newer epoch than the ledger");
   }
-  const bool known = held != nullptr && (run.lineage.verified(island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)));
-  if (known && !run.has_own_outer_state()) {
+}
+
+void Core::State::follow_position(Run& run, const Membership& membership, const HeldRun* held) {
+  if (held != nullptr &&
+      (run.lineage.verified(membership.record.island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)))) {
     adopt_position(run, *held);
   }
 }
@@ -264,30 +195,20 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
   const IslandId island = membership.record.island;
   run.nobody_since = now();
   touch(run);
-  compare_held(run, membership, held);
+  run.rule->compare_held(run, membership, held);
   switch (membership.record.state) {
     case MembershipState::starting:
-      if (began_before(run, island)) {
+      if (run.rule->began_before(run, island)) {
         break;  // it is not told to begin
       }
       if (new_boot) {
         membership.entry.initial.reset();
       }
       restart(membership.entry.resend);
-      send_invite(run, membership);
+      run.rule->invite(run, membership);
       break;
     case MembershipState::active:
-      if (run.has_tasks()) {
-        if (new_boot) {
-          membership_lost(run, membership, "its agent was restarted");
-        }
-      } else if (run.has_own_outer_state()) {
-        if (new_boot || held == nullptr || !held->live) {
-          membership_lost(run, membership, "its agent was restarted");
-        }
-      } else if (held == nullptr || !run.lineage.verified(island, *held)) {
-        leave_epoch(run, island, why_not_verified(run, new_boot, held), false);
-      }
+      run.rule->greet_active(run, membership, new_boot, held);
       break;
     case MembershipState::joining:
       if (new_boot) {
@@ -320,7 +241,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.record.cause = cause;
   if (was_active) {
     std::vector<Absence>& absences = membership.record.absences;
-    absences.push_back(Absence{run.present_round(), std::nullopt, cause, now(), std::nullopt});
+    absences.push_back(Absence{run.rule->present_round(run), std::nullopt, cause, now(), std::nullopt});
     if (absences.size() > kMaxAbsences) {
       absences.erase(absences.begin());
     }
@@ -331,9 +252,7 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
   membership.source.offering = false;
   membership.source.offered.reset();
   membership.entry.memory_offered = false;
-  if (run.has_tasks()) {
-    run.tasks().forget(membership.record.island);
-  }
+  run.rule->on_vacated(run, membership.record.island);
   islands.take_back(membership.record.island, run.about.id);
   save(run, membership);
   touch(run);
@@ -346,14 +265,11 @@ void Core::State::new_epoch(Run& run, const std::string& why) {
         {Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
          Field{"committed", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"members", islands.names_of(run.members)}});
   record(run.to_record());
-  deal_data(run);
+  run.rule->on_epoch(run);
   for (const IslandId& id : run.members) {
     send(id, new_epoch_of(run, id));
   }
   run.nobody_since = now();
-  if (!run.has_tasks()) {
-    run.in_rounds().stand.reset();
-  }
   touch(run);
 }
 
@@ -377,9 +293,7 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
         {Field{"round", static_cast<std::int64_t>(run.lineage.committed().value)}});
   new_epoch(run, islands.name_of(island) + " left: " + cause);
   send(island, new_epoch_of(run, island));
-  for (const Round round : run.has_tasks() ? std::vector<Round>{} : run.rounds().forget(island)) {
-    abort(run, round, islands.name_of(island) + " left: " + cause);
-  }
+  run.rule->on_left(run, island, islands.name_of(island) + " left: " + cause);
 }
 
 void Core::State::membership_lost(Run& run, Membership& membership, const std::string& cause) {
@@ -412,7 +326,7 @@ void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
   for (const IslandId& id : ids) {
     Membership& membership = run.memberships.at(id);
     if (membership.entry.from == StartFrom::memory) {
-      send_invite(run, membership);
+      run.rule->invite(run, membership);
     }
     event(run.about.id, id, "info", "island_joined",
           "island " + islands.name_of(id) + " takes part in run " + run.about.name + " from round " +
@@ -425,12 +339,10 @@ void Core::State::take_in(Run& run, Membership& membership) {
   const IslandId island = membership.record.island;
   membership.record.state = MembershipState::active;
   islands.expect_reports(island);
-  if (run.of_group()) {
-    islands.lend(island, run.about.id);
-  }
+  lend(run, island);
   membership.record.cause.clear();
   if (!membership.record.absences.empty() && !membership.record.absences.back().to) {
-    membership.record.absences.back().to = std::max(run.present_round(), membership.record.absences.back().from);
+    membership.record.absences.back().to = std::max(run.rule->present_round(run), membership.record.absences.back().from);
     membership.record.absences.back().until = now();
   }
   membership.entry.catch_up.reset();
@@ -438,9 +350,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.entry.boundaries_missed = 0;
   membership.entry.memory_offered = false;
   membership.entry.ahead = false;
-  if (!run.has_tasks()) {
-    run.in_rounds().hold_since.reset();
-  }
+  run.rule->on_admitted(run);
   membership.leaves_after.reset();
   membership.progress.last = LastContribution{};
   membership.progress.trained = false;
@@ -471,7 +381,7 @@ std::uint32_t Core::State::place_at_end(const Run& run, const IslandId& island) 
 
 // Tells an island that it has no business in a run.
 void Core::State::release(const IslandId& island, const Run& run) {
-  if (!run.life.over() && began_before(run, island)) {
+  if (!run.life.over() && run.rule->began_before(run, island)) {
     return;  // the run goes on from what it has
   }
   const bool completed = run.life.is(RunState::completed);
@@ -487,7 +397,7 @@ void Core::State::release(const IslandId& island, const Run& run) {
                        completed, why, run.epoch, completed ? place_at_end(run, island) : 0});
 }
 
-// Islands that want to go: at once, unless they have contributed to rounds that are in flight; then after the newest of those.
+// Islands that want to go.
 void Core::State::advance_leaving(Run& run) {
   if (std::ranges::none_of(islands.all(), [](const auto& known) { return known.second.leaving(); })) {
     return;
@@ -497,17 +407,7 @@ void Core::State::advance_leaving(Run& run) {
     if (island == nullptr || !island->leaving() || !island->greeted || membership.record.state == MembershipState::refused) {
       continue;
     }
-    if (run.has_tasks() && !island->lent_to.empty()) {
-      continue;  // first it leaves its group
-    }
-    if (!membership.leaves_after) {
-      const std::optional<Round> newest = run.has_tasks() ? std::nullopt : run.rounds().newest_of(id);
-      membership.leaves_after = newest.value_or(run.lineage.committed());
-    }
-    const bool in_rounds = !run.has_own_outer_state() && !run.has_tasks() && run.members.size() >= run.spec.islands.min;
-    const bool in_hand = in_rounds && *membership.leaves_after > run.lineage.committed();
-    const bool coming = in_rounds && island->departure.contributes;
-    if (membership.record.state == MembershipState::active && (in_hand || coming)) {
+    if (!run.rule->may_leave(run, membership, *island)) {
       continue;
     }
     const std::string cause = "it was asked to leave: " + *island->departure.leaving;
@@ -560,12 +460,11 @@ void Core::State::on_run_ended(Run& run, Membership& membership, const RunEnded&
     return;
   }
   const bool lost = membership.record.state == MembershipState::joining || membership.record.state == MembershipState::absent;
-  if (lost && !run.has_own_outer_state() && run.at_end() && message.digest == run.lineage.digest()) {
-    activate(run, membership);  // it took part to the end, and was lost before it was heard
+  if (lost && run.rule->took_part_to_end(run, message)) {
+    activate(run, membership);
   }
-  record_unmerged(run, membership, std::max(run.furthest(), run.lineage.committed()).next(), std::nullopt);
-  if (membership.record.state == MembershipState::active &&
-      ((run.has_own_outer_state() && run.spec.merge_rounds == 0) || (run.at_end() && message.digest == run.lineage.digest()))) {
+  run.rule->account_unmerged(run, membership);
+  if (membership.record.state == MembershipState::active && run.rule->is_done(run, message)) {
     membership.record.state = MembershipState::ended;
     save(run, membership);
     event(run.about.id, island, "info", "island_ended", "island " + islands.name_of(island) + " is done with run " + run.about.name);

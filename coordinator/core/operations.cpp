@@ -48,7 +48,7 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
     return Error{Code::conflict, "a run " + fresh.text + " exists already" +
                                      (copy ? ": it goes on by itself from what its islands have or can fetch, or by `atoll resume`" : "")};
   }
-  if (copy && (spec.checkpoint.copy.empty() || spec.strategy.group != Group::all)) {
+  if (copy && (spec.checkpoint.copy.empty() || rule_of(spec.strategy.group) != RunRule::shared)) {
     return Error{Code::invalid_argument,
                  "a run goes on from a copy where its run file says [checkpoint] copy and its islands share one state"};
   }
@@ -60,7 +60,7 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
   }
   Run& run = state.runs[fresh];
   run.about.id = fresh;
-  run.adopt_spec(spec);
+  state.rules.adopt(run, spec);
   run.about.name = chosen;
   run.about.file = file;
   run.about.spec = to_json(spec);
@@ -69,7 +69,7 @@ Result<RunId> Core::submit(TimePoint now, const RunId& fresh, const RunSpec& spe
   run.nobody_since = now;
   state.event(fresh, {}, "info", "run_submitted", "run " + chosen + " was submitted", {Field{"spec", run.about.spec}});
   if (copy) {
-    state.go_on_from_copy(run, *copy);
+    run.rule->go_on_from_copy(run, *copy);
   } else {
     state.set_state(run, RunState::queued, "submitted");
   }
@@ -94,30 +94,7 @@ Status Core::pause(TimePoint now, const RunId& id) {
   ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
   Run& run = *found;
   ATOLL_TRY(check_not_over(run));
-  // With too few islands no round is done: it stands after the newest one.
-  const bool stands =
-      run.lineage.initialised() && !run.has_own_outer_state() && !run.has_tasks() && run.members.size() < run.spec.islands.min;
-  if (run.life.is(RunState::paused) || (run.life.pausing() && !stands)) {
-    return {};
-  }
-  if (run.gossips() && run.merging()) {
-    return Error{Code::conflict, "run " + run.about.name +
-                                     " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
-  }
-  if (run.has_tasks() && !state.groups_stand(run)) {
-    // Its groups end their rounds in hand first.
-    for (const auto& [name, task] : run.tasks().all()) {
-      if (const auto group = state.runs.find(task.record().group); group != state.runs.end() && !group->second.life.idle()) {
-        ATOLL_TRY(pause(now, group->first));
-      }
-    }
-    run.life.pause_after(Round(0));
-    state.record(run.to_record());
-  } else if (!run.lineage.initialised() || run.members.empty() || run.has_tasks()) {
-    state.pause_now(run);
-  } else {
-    state.pause_after(run, stands ? run.lineage.committed() : run.next_stand());
-  }
+  ATOLL_TRY(run.rule->pause(run));
   state.advance_all();
   return {};
 }
@@ -137,10 +114,10 @@ Status Core::resume(TimePoint now, const RunId& id) {
     return Error{Code::conflict, "run " + run.about.name + " is " + std::string(to_string(run.life.state())) + " already"};
   }
   run.life.forgive();
-  if (ended && run.has_tasks()) {
-    run.tasks().give_up(state.out);
+  if (ended) {
+    run.rule->give_up(run);
   }
-  for (const RunId& id_of_group : ended ? run.groups(true) : std::vector<RunId>{}) {
+  for (const RunId& id_of_group : ended ? run.rule->groups(run, true) : std::vector<RunId>{}) {
     const auto group = state.runs.find(id_of_group);
     if (group != state.runs.end() && group->second.life.idle() && !group->second.life.is(RunState::completed)) {
       ATOLL_TRY(resume(now, group->first));
@@ -164,7 +141,7 @@ Status Core::resume(TimePoint now, const RunId& id) {
   }
   if (ended) {
     run.members.clear();
-    run.start_work_anew();
+    run.rule->resume(run);
     run.last_commit = now;
     run.nobody_since = now;
     run.life.resume(run.lineage.initialised() ? RunState::interrupted : RunState::queued, now);
@@ -182,10 +159,7 @@ Result<std::vector<ExportSource>> Core::serve(TimePoint now, const RunId& id, co
   state.out.advance_to(now);
   ATOLL_ASSIGN(const Run* const found, state.run_asked_for(id));
   const Run& run = *found;
-  if (run.has_tasks()) {
-    return Error{Code::invalid_argument,
-                 "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
-  }
+  ATOLL_TRY(run.rule->makes_model(run));
   std::vector<ExportSource> sources;
   for (const auto& [island, membership] : run.memberships) {
     if (!state.islands.alive(island) || (wanted && *wanted != island)) {
@@ -216,9 +190,7 @@ std::optional<ExportSource> Core::State::export_source(const Run& run, const Mem
   const IslandId& island = membership.record.island;
   const HeldCheckpoint* newest = nullptr;
   for (const HeldCheckpoint& held : islands.held(island, run.about.id).checkpoints) {
-    const bool committed = run.lineage.confirms(held.round, held.digest);
-    const bool genuine = run.islands_commit(held.round) ? true : committed && !(alone && run.has_own_outer_state());
-    if (genuine && (newest == nullptr || held.round > newest->round)) {
+    if (run.rule->exports(run, held, alone) && (newest == nullptr || held.round > newest->round)) {
       newest = &held;
     }
   }
@@ -234,9 +206,15 @@ std::optional<ExportSource> Core::State::export_source(const Run& run, const Mem
   return source;
 }
 
+Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& id, const std::string& reader_key) {
+  state_->out.advance_to(now);
+  ATOLL_ASSIGN(const Run* const run, state_->run_asked_for(id));
+  return run->rule->serve_results(*run, reader_key);
+}
+
 StartView Core::rehearse_start(TimePoint now, const RunSpec& spec) const {
   Run run;
-  run.adopt_spec(spec);
+  state_->rules.adopt(run, spec);
   run.life.submit(now);
   StartInput input = state_->start_input(run);
   input.now = now;

@@ -53,21 +53,29 @@ Result<std::uint32_t> Core::measure_paths(TimePoint now, Duration each) {
   return state_->measure_paths(each);
 }
 
-// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; a task that is only further
-// than it was.
+// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; and what the run's rule
+// says.
 Stir Core::State::stir_of(const IslandId& id, const Message& message) const {
+  const auto of_run = [&](const auto& said) {
+    const Island* island = islands.find(id);
+    const auto run = runs.find(said.run);
+    const bool known = island != nullptr && island->greeted && !island->probe && run != runs.end();
+    return known ? run->second.rule->stir_of(run->second, id, said) : Stir::all;
+  };
   if (const auto* ready = std::get_if<atl::Ready>(&message)) {
-    return stir_of(id, *ready);
+    return of_run(*ready);
   }
   if (const auto* exchanged = std::get_if<Exchanged>(&message)) {
-    return stir_of(id, *exchanged);
+    return of_run(*exchanged);
   }
   if (const auto* merged = std::get_if<Merged>(&message)) {
-    return stir_of(id, *merged);
+    return of_run(*merged);
   }
-  const auto* report = std::get_if<AssignmentReport>(&message);
+  if (const auto* report = std::get_if<AssignmentReport>(&message)) {
+    return of_run(*report);
+  }
   const auto* heartbeat = std::get_if<Heartbeat>(&message);
-  const bool routine = (report != nullptr && says_nothing_new(id, *report)) || (heartbeat != nullptr && islands.is_routine(id, *heartbeat));
+  const bool routine = heartbeat != nullptr && islands.is_routine(id, *heartbeat);
   return routine || std::holds_alternative<Holds>(message) ? Stir::nothing : Stir::all;
 }
 
@@ -136,17 +144,14 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
   }
 }
 
-// The others dial it anew; what was being exchanged with it comes again.
+// The others dial it anew.
 void Core::State::announce_move(Run& run, const IslandId& id) {
   if (!run.is_member(id)) {
     return;
   }
-  new_epoch(run, islands.name_of(id) + " has another address");
-  for (const Round round : run.has_tasks() ? std::vector<Round>{} : run.rounds().numbers()) {
-    if (run.rounds().at(round).exchanging()) {
-      abort(run, round, islands.name_of(id) + " has another address");
-    }
-  }
+  const std::string why = islands.name_of(id) + " has another address";
+  new_epoch(run, why);
+  run.rule->on_moved(run, why);
 }
 
 void Core::State::on_heartbeat(const IslandId& id, const Heartbeat& heartbeat) {

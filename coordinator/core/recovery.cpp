@@ -29,14 +29,11 @@ void Core::State::recover(Recovered recovered) {
     recover_round(value);
   }
   for (TaskRecord& value : recovered.tasks) {
-    if (const auto run = runs.find(value.run); run != runs.end() && run->second.has_tasks()) {
-      run->second.tasks().recover(std::move(value));
+    if (const auto run = runs.find(value.run); run != runs.end()) {
+      run->second.rule->recover(run->second, std::move(value));
     }
   }
   for (auto& [id, run] : runs) {
-    if (run.has_tasks() && !run.tasks().all().empty()) {
-      run.tasks().plan(id, run.spec, out);  // their order and what each needs is in the spec, also of a run that has ended
-    }
     run.data.recovered();
     recover_parts(run, recovered.rounds);
     settle_recovered(run);
@@ -52,9 +49,13 @@ void Core::State::recover_run(const RunRecord& value) {
   run.copies = Copies(value.copied);
   run.last_commit = now();
   run.nobody_since = now();
-  if (Result<RunSpec> spec = run_spec_from_json(run.about.spec)) {
-    run.adopt_spec(std::move(*spec));
-  } else if (!run.life.over()) {
+  Result<RunSpec> spec = run_spec_from_json(run.about.spec);
+  if (spec) {
+    rules.adopt(run, std::move(*spec));
+    return;
+  }
+  rules.adopt(run, run.spec);  // of nothing
+  if (!run.life.over()) {
     const Error error = with_context(spec.error(), "the ledger's copy of the run file");
     run.life.end(RunState::failed, error.why, error, now());
     record(run.to_record());
@@ -68,13 +69,7 @@ void Core::State::recover_memberships(Recovered& recovered) {
       continue;
     }
     Membership& membership = found->second.memberships[value.island];
-    if (value.state == MembershipState::starting) {
-      membership.entry.from = StartFrom::scratch;
-    } else if (found->second.has_own_outer_state() && value.state == MembershipState::active) {
-      membership.entry.from = StartFrom::memory;
-    } else {
-      membership.entry.from = StartFrom::peers;
-    }
+    membership.entry.from = found->second.rule->recovered_start(value.state);
     found->second.guards.recover(value.island, value.offences);
     membership.record = std::move(value);
   }
@@ -98,16 +93,7 @@ void Core::State::recover_round(const RoundRecord& value) {
   if (value.lineage < run.lineage.number() && (!value.committed || !value.checkpoint || !run.lineage.initialised())) {
     return;
   }
-  if (value.committed && value.round <= run.lineage.committed()) {
-    run.lineage.recover(Committed{value.round, value.attempt, value.digest, value.checkpoint, value.members, {}, value.parts});
-    if (run.closes_with_quorum() && !value.members.empty() && value.round > Round(0)) {
-      Round& newest = run.in_rounds().newest[value.fragment];
-      newest = std::max(newest, value.round);
-    }
-  } else if (!value.committed && !run.has_tasks() && run.lineage.initialised() && value.round > run.lineage.committed()) {
-    const bool exchanging = value.epoch == run.epoch && !value.members.empty();
-    run.rounds().open(value.round).recover(value, exchanging, out);
-  }
+  run.rule->recover(run, value);
 }
 
 // How far the parts were after each of the newest rounds.
@@ -128,29 +114,21 @@ void Core::State::settle_recovered(Run& run) {
     // Of a backup: who takes part, and with what, is asked anew.
     run.members.clear();
     run.data.deal_anew();
-    if (!run.has_tasks()) {
-      run.rounds().clear();
-    }
     for (auto& [island, membership] : run.memberships) {
       if (membership.record.state == MembershipState::active || membership.record.state == MembershipState::joining) {
         membership.record.state = MembershipState::absent;
         membership.record.cause = "the ledger was restored from a backup";
       }
     }
-    if (run.has_own_outer_state() || run.has_tasks()) {
-      run.lineage.trust_ledger();  // nothing is taken over: each island goes on from what it has
-      record(run.to_record());
-    }
+    run.rule->settle_backup(run);
   }
-  if (run.life.is(RunState::interrupted) && !run.has_tasks() && !run.members.empty() && run.members.size() >= run.spec.islands.min) {
-    run.in_rounds().stand = Stand{now() - settings.stands_after, run.life.reason().text};  // as it did before the restart
-  }
+  run.rule->settle_recovered(run);
   for (auto& [island, membership] : run.memberships) {
     restart(membership.entry.resend);
     const MembershipState state = membership.record.state;
     const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
-    if (run.of_group() && !run.life.idle() && there) {
-      islands.lend(island, run.about.id);
+    if (!run.life.idle() && there) {
+      lend(run, island);
     }
   }
 }

@@ -81,12 +81,9 @@ std::vector<Holder> Core::State::holders_of(const std::vector<RunId>& ids) const
   return holders;
 }
 
-// The furthest that an island may have come to with what this ledger knows.
-Round Core::State::furthest_known(const Run& run) { return run.has_own_outer_state() ? Round(run.spec.rounds) : run.lineage.committed(); }
-
 void Core::State::forget_run(const RunId& id) {
   const Run& run = runs.at(id);
-  RemovedRecord removed{id, run.about.name, now(), run.epoch, furthest_known(run)};
+  RemovedRecord removed{id, run.about.name, now(), run.epoch, run.rule->furthest_known(run)};
   record(removed);
   removals.add(std::move(removed));
   islands.forget_run(id);
@@ -111,7 +108,7 @@ void Core::State::on_holds(const IslandId& island, const Holds& message) {
   for (const RunId& id : message.runs) {
     const auto run = runs.find(id);
     if (run != runs.end() && run->second.life.over()) {
-      over.runs.push_back(over_of(run->second.to_record(), furthest_known(run->second), now()));
+      over.runs.push_back(over_of(run->second.to_record(), run->second.rule->furthest_known(run->second), now()));
     } else if (const RemovedRecord* removed = run == runs.end() ? removals.find(id) : nullptr) {
       over.runs.push_back(over_of(*removed, now()));
     }

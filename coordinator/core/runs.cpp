@@ -1,6 +1,5 @@
 // How a run begins, waits and ends. What operators ask of it is in operations.cpp.
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/core/core_state.hpp"
 
@@ -9,8 +8,8 @@ namespace atl::coordinator {
 // A trainer says that the model is good enough.
 void Core::State::note_enough(Run& run, const Membership& membership, const std::string& why) {
   const bool member = membership.record.state == MembershipState::active && run.is_member(membership.record.island);
-  if (!member || run.has_tasks() || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
-      (run.gossips() && run.merging())) {
+  if (!member || run.of_group() || !run.lineage.initialised() || !run.life.enough().empty() || run.at_end() ||
+      !run.rule->may_end_early(run)) {
     return;
   }
   complete_soon(run, membership.record.island,
@@ -30,7 +29,7 @@ void Core::State::complete_soon(Run& run, const IslandId& said_by, const std::st
   run.life.complete_there(why);
   event(run.about.id, said_by, "info", "run_enough", why);
   if (!run.life.pausing()) {
-    pause_after(run, run.next_stand());
+    pause_after(run, run.rule->next_stand(run));
   }
   record(run.to_record());
 }
@@ -42,64 +41,8 @@ void Core::State::pause_after(Run& run, Round round) {
         "run " + run.about.name + (run.life.enough().empty() ? " is paused after round " : " ends after round ") +
             std::to_string(round.value),
         {Field{"round", static_cast<std::int64_t>(round.value)}});
-  if (run.has_own_outer_state()) {
-    for (const IslandId& id : run.members) {
-      send(id, new_epoch_of(run, id));  // elsewhere the round's commit says so
-      restart(run.memberships.at(id).source.offer_resend);
-    }
-  }
+  run.rule->tell_pause(run);
   touch(run);
-}
-
-// An island had come further before it heard that the run is being paused: all stand after that round.
-void Core::State::note_own_round(Run& run, Round round) {
-  if (run.life.pausing() && round > *run.life.pauses_after() && run.islands_commit(round)) {
-    pause_after(run, round);
-  }
-}
-
-// Every member's checkpoint of the round after which the run is paused, then nobody trains. Nobody is freed before at least one island has
-// it on its disk: what is in memory would be lost.
-void Core::State::advance_pause(Run& run) {
-  const bool own = run.has_own_outer_state();  // then every island has its own, and the round is taken when the checkpoint is there
-  const Round last = own ? *run.life.pauses_after() : run.lineage.committed();
-  std::vector<std::string> writing;
-  bool safe = false;
-  for (const IslandId& id : run.members) {
-    const std::optional<Checkpointed>& told = run.memberships.at(id).source.checkpointed;
-    safe = safe || (told && (own ? told->round >= last : told->round == last && told->digest == run.lineage.digest()));
-  }
-  for (const IslandId& id : run.members) {
-    Membership& membership = run.memberships.at(id);
-    if (safe && membership.source.checkpoint_settled && *membership.source.checkpoint_settled >= last) {
-      continue;
-    }
-    if (own) {
-      if (membership.record.state != MembershipState::active || !islands.alive(id)) {
-        continue;  // through with its rounds, or lost: nobody waits for it
-      }
-      writing.push_back(islands.name_of(id));
-      if (due(membership.source.offer_resend)) {
-        send(id, new_epoch_of(run, id));
-      }
-      wake_at(membership.source.offer_resend.next);
-      continue;
-    }
-    writing.push_back(islands.name_of(id));
-    // One that came in meanwhile was not told with the commit; one that failed may try again.
-    const TimePoint patience = run.last_commit + settings.resend;
-    if (now() >= patience && due(membership.source.offer_resend)) {
-      send(id, Offer{run.about.id, true});
-    }
-    wake_at(std::max(patience, membership.source.offer_resend.next));
-  }
-  if (const std::optional<Wait> wait = decide_pause({last, writing, !run.life.enough().empty()})) {
-    run.wait = *wait;
-  } else if (!run.life.enough().empty()) {
-    complete_early(run);
-  } else {
-    pause_now(run);
-  }
 }
 
 // All stand after the round, and at least one island has it on its disk.
@@ -133,9 +76,8 @@ void Core::State::pause_now(Run& run) {
     }
   }
   run.members.clear();
-  run.give_up_work(out);
-  const std::string when =
-      run.has_tasks() ? "paused, tasks go on from what they saved" : "paused after round " + std::to_string(run.lineage.committed().value);
+  run.rule->give_up(run);
+  const std::string when = run.rule->where_paused(run);
   run.life.pause(when + "; `atoll resume " + run.about.name + "` lets it go on", now());
   record(run.to_record());
   touch(run);
@@ -177,9 +119,9 @@ void Core::State::end_run(Run& run, RunState value, const std::string& reason, s
     release(id, run);
     islands.take_back(id, run.about.id);
   }
-  run.give_up_rounds();
+  run.rule->give_up_rounds(run);
   run.members.clear();
-  for (const RunId& id : run.groups()) {
+  for (const RunId& id : run.rule->groups(run, false)) {
     if (const auto group = runs.find(id); group != runs.end() && !group->second.life.over()) {
       end_run(group->second, value, "run " + run.about.name + ": " + reason, group->second.life.error());
     }
@@ -196,39 +138,10 @@ void Core::State::advance(Run& run) {
     advance_queued(run);
   } else {
     advance_leaving(run);
-    if (run.has_tasks()) {
-      advance_phases(run);
-    } else if (run.gossips()) {
-      advance_pairs(run);
-    } else if (run.has_own_outer_state()) {
-      advance_alone(run);
-      if (run.life.pausing() && !run.life.over()) {
-        advance_pause(run);
-      }
-    } else if (!run.lineage.initialised()) {
-      advance_initial(run);
-    } else {
-      advance_shared(run);
-    }
+    run.rule->advance(run);
   }
   if (!run.life.idle()) {
     check_hopeless(run);
-  }
-}
-
-// All islands have one outer state.
-void Core::State::advance_shared(Run& run) {
-  advance_joins(run);
-  if (run.members.empty() && run.life.pausing() && run.life.enough().empty()) {
-    pause_now(run);
-  } else if (run.members.empty()) {
-    advance_restore(run);
-  } else if (run.at_end()) {
-    advance_end(run);
-  } else if (run.life.pausing() && run.lineage.committed() >= *run.life.pauses_after()) {
-    advance_pause(run);
-  } else {
-    advance_rounds(run);
   }
 }
 
@@ -239,7 +152,7 @@ std::string Core::State::why_away(const Run& run, const IslandId& id, const Memb
 
 // Nothing changes any more: what the run waits for is its reason.
 void Core::State::settle(Run& run) {
-  const std::string stands = run.life.is(RunState::queued) ? "" : why_it_stands(run);
+  const std::string stands = run.life.is(RunState::queued) ? "" : run.rule->why_it_stands(run);
   if (run.life.is(RunState::queued) || (!run.lineage.initialised() && stands.empty() && !run.life.is(RunState::interrupted))) {
     if (!run.wait.text.empty()) {
       run.life.wait(run.wait.text, now(), run.wait.until);
@@ -248,11 +161,10 @@ void Core::State::settle(Run& run) {
     return;
   }
   StandingInput input{run.wait, true, {}, {}, stands};
-  if (run.life.pausing() && !run.has_tasks()) {
-    input.stops = stops_after(*run.life.pauses_after(), !run.life.enough().empty());
+  if (run.life.pausing()) {
+    input.stops = run.rule->pauses_after(run);
   }
-  input.enough = run.members.size() >= run.spec.islands.min || (run.at_end() && !run.members.empty()) || run.has_own_outer_state() ||
-                 !run.lineage.initialised();
+  input.enough = !run.rule->lacks_members(run);
   const bool all_here = run.memberships.size() == run.members.size();  // every member has a membership
   for (const auto& [id, membership] : run.memberships) {
     if (!all_here && !run.is_member(id)) {
@@ -298,7 +210,7 @@ StartInput Core::State::start_input(const Run& run) const {
 void Core::State::advance_queued(Run& run) {
   const StartDecision decision = decide_start(start_input(run));
   if (decision.start) {
-    if (!take_over_beginning(run)) {
+    if (!run.rule->take_over_beginning(run)) {
       start_run(run, decision.islands);
     }
     return;
@@ -309,66 +221,11 @@ void Core::State::advance_queued(Run& run) {
   }
 }
 
-// It goes on from what it has: in memory, on its disk, or nothing.
-void Core::State::admit_with_own_state(Run& run, const IslandId& id, MembershipState state) {
-  const HeldRun held = islands.held(id, run.about.id);
-  add_membership(run, id, state, held.live ? StartFrom::memory : held.checkpoints.empty() ? StartFrom::scratch : StartFrom::checkpoint);
-  Round newest;
-  for (const HeldCheckpoint& checkpoint : held.checkpoints) {
-    newest = run.islands_commit(checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
-  }
-  run.memberships.at(id).entry.assigned = newest;
-}
-
-// A group of nobody: every island goes its own way; whoever was away goes on from its own checkpoint.
-void Core::State::advance_alone(Run& run) {
-  std::vector<std::string> training;
-  std::vector<std::string> away;
-  bool anybody_ended = false;
-  Round slowest(std::numeric_limits<std::uint64_t>::max());
-  const bool own_states = !run.gossips() && !run.life.pausing();
-  for (auto& [id, membership] : run.memberships) {
-    if (own_states && run.members.size() < run.spec.islands.max && membership.record.state == MembershipState::absent &&
-        may_come_back(run, id)) {
-      admit_with_own_state(run, id, MembershipState::absent);
-      activate(run, membership);
-      send_invite(run, membership);
-    }
-    if (membership.record.state == MembershipState::active) {
-      training.push_back(islands.name_of(id));
-      slowest = std::min(slowest, membership.progress.merged);
-      const Island* island = islands.find(id);
-      const bool heard = island != nullptr && island->reports.contains(run.about.id) && membership.progress.settled;
-      if (!heard && due(membership.entry.resend)) {
-        send_invite(run, membership);
-      }
-      if (!heard) {
-        wake_at(membership.entry.resend.next);
-      }
-    } else if (membership.record.state == MembershipState::joining) {
-      away.push_back(islands.name_of(id) + " (copies the state of another)");
-    } else if (membership.record.state == MembershipState::absent) {
-      away.push_back(islands.name_of(id) + " (" + why_away(run, id, membership) + ")");
-      slowest = std::min(slowest, membership.progress.merged);
-    } else if (membership.record.state == MembershipState::ended) {
-      anybody_ended = true;
-      slowest = std::min(slowest, Round(run.spec.rounds));
-    }
-  }
-  if (slowest.value != std::numeric_limits<std::uint64_t>::max() && slowest > run.lineage.committed()) {
-    run.lineage.reach(slowest);
-  }
-  const AloneDecision decision = decide_alone({now(), run.nobody_since + run.spec.islands.deadline, training, away, anybody_ended});
-  run.wait = decision.wait;
-  if (decision.wait.until) {
-    wake_at(*decision.wait.until);
-  }
-  if (decision.kind == AloneDecision::Kind::end) {
-    advance_end(run);
-  } else if (decision.kind == AloneDecision::Kind::hopeless) {
-    const Error error = run.life.first_error().value_or(Error{Code::unavailable, "no island can take part any more"});
-    end_run(run, RunState::failed, error.why, error);
-  }
+// "islands a and b train on the same data in the same order"; empty: nobody does.
+std::string Core::State::text_of_alike(const Run& run) const {
+  std::vector<std::string> names = islands.names_of(run.alike.islands());
+  std::ranges::sort(names);
+  return names.empty() ? "" : bounded("islands " + list_of(names)) + " train on the same data in the same order";
 }
 
 void Core::State::advance_end(Run& run) {

@@ -69,24 +69,25 @@ MembershipView Core::State::membership_view(const Run& run, const IslandId& id, 
   return item;
 }
 
+std::string Core::State::text_of(const WaitKey& key) const {
+  switch (key.what) {
+    case WaitFor::ready:
+      return islands.name_of(key.island) + " to be ready";
+    case WaitFor::link:
+      return key.from.empty() ? "the exchange of " + islands.name_of(key.island)
+                              : "the link " + islands.name_of(key.from) + " → " + islands.name_of(key.island);
+    case WaitFor::commit:
+      return "the coordinator to commit";
+  }
+  return "";
+}
+
 RunView Core::State::view_of(const Run& run) const {
   RunView view;
   static_cast<RunRecord&>(view) = run.to_record();
   view.rounds = run.spec.rounds;
-  view.last_own = run.has_own_outer_state() ? run.last_trained() : Round(0);
   view.min = run.spec.islands.min;
   view.max = run.spec.islands.max;
-  if (!run.has_tasks()) {
-    view.spread = run.in_rounds().spread;
-    view.spread_round = run.in_rounds().spread_round;
-  }
-  const OpenRound* round = run.has_tasks() ? nullptr : run.rounds().find(run.lineage.next());
-  if (round != nullptr) {
-    view.round = run.lineage.next();
-    if (round->exchanging()) {
-      view.attempt = round->attempt();
-    }
-  }
   for (const auto& [id, membership] : run.memberships) {
     view.memberships.push_back(membership_view(run, id, membership));
   }
@@ -96,50 +97,7 @@ RunView Core::State::view_of(const Run& run) const {
   }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
-  if (run.has_tasks()) {
-    for (const std::string& name : run.tasks().order()) {
-      view.tasks.push_back(task_view(run, run.tasks().at(name)));
-    }
-  }
-  return view;
-}
-
-TaskView Core::State::task_view(const Run& run, const Task& task) const {
-  const TaskRecord& value = task.record();
-  TaskView view;
-  view.task = value.task;
-  view.phase = task.plan().phase;
-  view.state = value.state;
-  view.loss = std::numeric_limits<double>::quiet_NaN();
-  view.checkpoint_step = value.checkpoint_step;
-  view.result = value.result;
-  view.result_bytes = value.result_bytes;
-  view.facts = value.facts;
-  view.starts = value.starts;
-  view.started = value.started;
-  view.ended = value.ended;
-  if (const auto group = runs.find(value.group); group != runs.end()) {
-    const Run& rounds = group->second;
-    view.group.run = value.group;
-    view.group.name = rounds.about.name;
-    view.group.members = islands.names_of(value.members);
-    view.group.round = rounds.lineage.committed();
-    view.group.rounds = rounds.spec.rounds;
-    view.group.images = rounds.lineage.tokens();
-    view.steps = run.spec.training.steps;
-    view.step = std::min(view.steps, view.steps * rounds.lineage.committed().value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
-  }
-  if (!value.island.empty()) {
-    view.island = islands.name_of(value.island);
-  }
-  view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
-  const bool alone = view.group.run.empty() || view.group.round.value == view.group.rounds;
-  const AssignmentReport* report = run.tasks().report_of(value.task, value.island);
-  if (alone && task.running() && report != nullptr) {
-    view.step = report->step;
-    view.steps = report->steps;
-    view.loss = report->loss;
-  }
+  run.rule->describe(run, view);
   return view;
 }
 

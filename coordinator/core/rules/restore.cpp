@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/shared_rule.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
@@ -10,7 +11,7 @@ namespace atl::coordinator {
 
 // Lets in whoever has loaded its checkpoint, once all have that try, or the others have had their time. They begin together, so that the
 // first round after a pause has the members that it would have had.
-bool Core::State::finish_restore(Run& run) {
+bool SharedRule::finish_restore(Run& run) {
   std::vector<IslandId> loaded;
   bool loading = false;
   Round newest;
@@ -27,7 +28,7 @@ bool Core::State::finish_restore(Run& run) {
     run.in_rounds().loaded_since.reset();
     return false;
   }
-  const TimePoint until = run.in_rounds().loaded_since.value_or(now()) + settings.restore_grace;
+  const TimePoint until = run.in_rounds().loaded_since.value_or(now()) + settings_.restore_grace;
   if (loading && now() < until) {
     wake_at(until);
     return false;
@@ -41,7 +42,7 @@ bool Core::State::finish_restore(Run& run) {
   std::vector<IslandId> newest_loaded;
   std::ranges::copy_if(loaded, std::back_inserter(newest_loaded),
                        [&](const IslandId& id) { return run.memberships.at(id).entry.caught_up == newest; });
-  activate(run, newest_loaded);
+  core_.activate(run, newest_loaded);
   for (const IslandId& id : loaded) {
     run.memberships.at(id).entry.from = StartFrom::peers;
   }
@@ -49,7 +50,7 @@ bool Core::State::finish_restore(Run& run) {
 }
 
 // A new lineage begins with the round it starts from, so that the ledger can say what that was.
-void Core::State::record_lineage(const Run& run) {
+void RoundRule::record_lineage(const Run& run) {
   RoundRecord base;
   base.run = run.about.id;
   base.lineage = run.lineage.number();
@@ -66,7 +67,7 @@ void Core::State::record_lineage(const Run& run) {
 
 // The tokens of the rounds that the run goes on from, and of no lost one. Those of contributions that did not count are among them: which
 // samples these were is not known here.
-void Core::State::recount_tokens(Run& run) {
+void RoundRule::recount_tokens(Run& run) {
   std::uint64_t sequences = 0;
   for (const DataRange& part : run.data.snapshot()) {
     sequences += part.sequences();
@@ -74,13 +75,13 @@ void Core::State::recount_tokens(Run& run) {
   run.lineage.recount_tokens(sequences, tokens_per_sequence(run.spec));
 }
 
-void Core::State::roll_back(Run& run, Round round) {
+void RoundRule::roll_back(Run& run, Round round) {
   const Round lost = run.lineage.committed();
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
-  run.data.return_to(run.lineage.roll_back(round), out);
+  run.data.return_to(run.lineage.roll_back(round), out_);
   run.lineage.give_up_before(run.epoch.next());
-  run.lineage.decide_in(run.epoch.next(), settings.generation);  // that of those who go on: whoever has a lost round knows an older one
+  run.lineage.decide_in(run.epoch.next(), settings_.generation);  // that of those who go on: whoever has a lost round knows an older one
   recount_tokens(run);
   run.copies.roll_back(round);
   run.rounds().clear();
@@ -93,7 +94,7 @@ void Core::State::roll_back(Run& run, Round round) {
       absence.from = std::min(absence.from, round.next());
       absence.to = absence.to ? std::optional(std::min(*absence.to, round.next())) : absence.to;
     }
-    save(run, membership);
+    core_.save(run, membership);
   }
   record_lineage(run);
   event(run.about.id, {}, "warning", "rolled_back",
@@ -104,17 +105,17 @@ void Core::State::roll_back(Run& run, Round round) {
 }
 
 // Nothing is left of the run's state: it begins anew, from the seed.
-void Core::State::start_over(Run& run, const std::string& why) {
+void SharedRule::start_over(Run& run, const std::string& why) {
   event(run.about.id, {}, "warning", "rolled_back",
         "all rounds up to round " + std::to_string(run.lineage.committed().value) + " of run " + run.about.name + " are lost: " + why +
             "; it starts over",
         {Field{"from", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"to", std::int64_t{0}}});
   run.lineage.start_over();
   run.lineage.give_up_before(run.epoch.next());
-  run.lineage.decide_in(run.epoch.next(), settings.generation);
+  run.lineage.decide_in(run.epoch.next(), settings_.generation);
   run.copies.roll_back(Round(0));
-  run.data.return_to({}, out);
-  run.data.begin_anew(out);
+  run.data.return_to({}, out_);
+  run.data.begin_anew(out_);
   recount_tokens(run);
   run.rounds().clear();
   for (auto& [id, membership] : run.memberships) {
@@ -124,12 +125,12 @@ void Core::State::start_over(Run& run, const std::string& why) {
       absence.from = Round(0);
       absence.to = absence.to ? std::optional(Round(0)) : absence.to;
     }
-    save(run, membership);
+    core_.save(run, membership);
   }
-  set_state(run, RunState::queued, "starts over: " + why);
+  core_.set_state(run, RunState::queued, "starts over: " + why);
 }
 
-AdoptionInput Core::State::adoption_input(const Run& run) const {
+AdoptionInput SharedRule::adoption_input(const Run& run) const {
   AdoptionInput input;
   input.now = now();
   if (!run.lineage.digest().empty()) {
@@ -137,14 +138,14 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
   }
   input.min = run.spec.islands.min;
   input.since = run.nobody_since;
-  input.grace = settings.restore_grace;
+  input.grace = settings_.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
-    if (islands.find(id) == nullptr) {
+    if (islands_.find(id) == nullptr) {
       continue;  // revoked: its claims went with it, and nobody waits for it
     }
-    AdoptionCandidate candidate{id, islands.name_of(id), islands.alive(id), Epoch(0), {}, membership.entry.ahead};
+    AdoptionCandidate candidate{id, islands_.name_of(id), islands_.alive(id), Epoch(0), {}, membership.entry.ahead};
     if (candidate.connected) {
-      const HeldRun& held = islands.held(id, run.about.id);
+      const HeldRun& held = islands_.held(id, run.about.id);
       candidate.generation = held.generation;
       candidate.epoch = held.state_epoch();
       if (held.live && !run.lineage.superseded(held.generation)) {
@@ -163,7 +164,7 @@ AdoptionInput Core::State::adoption_input(const Run& run) const {
 }
 
 // The ledger came from a backup: rounds that were committed after it are taken over from the islands. True: wait, or look again.
-bool Core::State::adopt_newer(Run& run) {
+bool SharedRule::adopt_newer(Run& run) {
   const AdoptionDecision decision = decide_adoption(adoption_input(run));
   if (decision.kind == AdoptionDecision::Kind::wait) {
     run.wait = decision.wait;
@@ -175,29 +176,29 @@ bool Core::State::adopt_newer(Run& run) {
   const Round before = run.lineage.committed();
   // Islands know epochs that were made after the backup, and drop what is of older ones.
   for (const auto& [id, membership] : run.memberships) {
-    if (islands.alive(id)) {
-      heed_epoch(run, id);
+    if (islands_.alive(id)) {
+      core_.heed_epoch(run, id);
     }
   }
   KnownRound onward{run.lineage.committed(), run.lineage.digest()};
   if (decision.kind == AdoptionDecision::Kind::adopt) {
     onward = decision.round;
     for (const auto& [id, membership] : run.memberships) {
-      if (!islands.alive(id)) {
+      if (!islands_.alive(id)) {
         continue;
       }
-      const HeldRun& held = islands.held(id, run.about.id);
+      const HeldRun& held = islands_.held(id, run.about.id);
       const bool live = held.live && held.committed == decision.round.round && held.digest == decision.round.digest;
       const bool stored = !held.live && !held.checkpoints.empty() && held.checkpoints.back().round == decision.round.round &&
                           held.checkpoints.back().digest == decision.round.digest;
       if (live || stored) {
-        adopt_position(run, held);
+        core_.adopt_position(run, held);
       }
     }
   }
   run.rounds().clear();
   run.lineage.adopt(onward, run.data.snapshot());
-  run.lineage.decide_in(run.epoch, settings.generation);
+  run.lineage.decide_in(run.epoch, settings_.generation);
   recount_tokens(run);
   record_lineage(run);
   event(run.about.id, {}, "warning", "ledger_restored",
@@ -208,8 +209,8 @@ bool Core::State::adopt_newer(Run& run) {
         {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.lineage.committed().value)},
          Field{"digest", to_hex(run.lineage.digest())}});
   for (auto& [id, membership] : run.memberships) {
-    membership.entry.memory_offered = islands.alive(id) && islands.held(id, run.about.id).live;
-    membership.entry.unheard = !islands.alive(id);
+    membership.entry.memory_offered = islands_.alive(id) && islands_.held(id, run.about.id).live;
+    membership.entry.unheard = !islands_.alive(id);
     membership.entry.retry_at = now();
   }
   record(run.to_record());
@@ -218,40 +219,40 @@ bool Core::State::adopt_newer(Run& run) {
 }
 
 // Islands that load their checkpoints. Whoever copied from peers has nobody to copy from any more.
-std::optional<Wait> Core::State::wait_for_loading(Run& run) {
+std::optional<Wait> SharedRule::wait_for_loading(Run& run) {
   std::vector<std::string> loading;
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining && membership.entry.from == StartFrom::checkpoint) {
-      loading.push_back(islands.name_of(id));
+      loading.push_back(islands_.name_of(id));
       if (membership.entry.caught_up && !ATOLL_PLANTED(wakes_for_ever)) {
         continue;  // it waits for the others: nothing is due
       }
       if (!membership.entry.caught_up && due(membership.entry.resend)) {
-        send_invite(run, membership);
+        invite(run, membership);
       }
       wake_at(membership.entry.resend.next);
     } else if (membership.record.state == MembershipState::joining) {
-      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
+      core_.vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
       membership.entry.retry_at = now();
     }
   }
   if (!loading.empty()) {
     return Wait{
         list_of(loading) + (loading.size() == 1 ? " loads its checkpoint" : " load their checkpoints"),
-        run.in_rounds().loaded_since ? std::optional<TimePoint>(*run.in_rounds().loaded_since + settings.restore_grace) : std::nullopt};
+        run.in_rounds().loaded_since ? std::optional<TimePoint>(*run.in_rounds().loaded_since + settings_.restore_grace) : std::nullopt};
   }
   return std::nullopt;
 }
 
 // The newest checkpoint that an island has, or may fetch a copy of, and that the ledger confirms.
-std::optional<Round> Core::State::restorable(const Run& run, const IslandId& id) const {
+std::optional<Round> SharedRule::restorable(const Run& run, const IslandId& id) const {
   std::optional<Round> newest;
   const auto known = run.memberships.find(id);
   const bool failed_now = known != run.memberships.end() && now() < known->second.entry.retry_at;
-  if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && may_copy(run, id) && !failed_now) {
+  if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && core_.may_copy(run, id) && !failed_now) {
     newest = run.copies.newest();
   }
-  for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
+  for (const HeldCheckpoint& held : islands_.held(id, run.about.id).checkpoints) {
     if (run.lineage.confirms(held.round, held.digest)) {
       newest = std::max(newest, std::optional(held.round));
     }
@@ -259,7 +260,7 @@ std::optional<Round> Core::State::restorable(const Run& run, const IslandId& id)
   return newest;
 }
 
-RestoreInput Core::State::restore_input(const Run& run) const {
+RestoreInput SharedRule::restore_input(const Run& run) const {
   RestoreInput input;
   input.copies = run.spec.checkpoint.copy;
   input.now = now();
@@ -267,15 +268,15 @@ RestoreInput Core::State::restore_input(const Run& run) const {
   input.min = run.spec.islands.min;
   input.max = run.spec.islands.max;
   input.since = run.nobody_since;
-  input.grace = settings.restore_grace;
+  input.grace = settings_.restore_grace;
   for (const auto& [id, membership] : run.memberships) {
-    if (islands.find(id) == nullptr) {
+    if (islands_.find(id) == nullptr) {
       continue;  // revoked: nobody waits for it
     }
-    if (membership.record.state != MembershipState::absent || (run.of_group() && islands.alive(id) && !is_lent(run, id))) {
+    if (membership.record.state != MembershipState::absent || (islands_.alive(id) && !core_.is_free_for(run, id))) {
       continue;  // here, and busy with something else
     }
-    RestoreCandidate candidate{id, islands.name_of(id), islands.stays(id), std::nullopt, {}, serves_another(run, id)};
+    RestoreCandidate candidate{id, islands_.name_of(id), islands_.stays(id), std::nullopt, {}, core_.serves_another(run, id)};
     if (!membership.record.absences.empty()) {
       candidate.away_since = membership.record.absences.back().since;
     }
@@ -284,8 +285,8 @@ RestoreInput Core::State::restore_input(const Run& run) const {
     }
     input.candidates.push_back(std::move(candidate));
   }
-  for (const auto& [id, island] : islands.all()) {
-    if (run.memberships.contains(id) || !island.greeted || !admits_name(run, island) || !obstacle_of(run, island).empty()) {
+  for (const auto& [id, island] : islands_.all()) {
+    if (run.memberships.contains(id) || !island.greeted || !core_.admits_name(run, island) || !core_.obstacle_of(run, island).empty()) {
       continue;
     }
     // It had no part in the run yet. Where every island of the run lost its disk, or is gone, it may come with a copy.
@@ -298,17 +299,11 @@ RestoreInput Core::State::restore_input(const Run& run) const {
   return input;
 }
 
-// It holds the state of a run that has not begun by the ledger.
-bool Core::State::began_before(const Run& run, const IslandId& island) const {
-  const HeldRun& held = islands.held(island, run.about.id);
-  return !run.lineage.initialised() && run.lineage.number() == 0 && !run.has_tasks() && (held.live || !held.checkpoints.empty());
-}
-
 // Who holds rounds, or the initial state, of a run that has not begun by the ledger.
-std::vector<IslandId> Core::State::holders_of_beginning(const Run& run) const {
+std::vector<IslandId> SharedRule::holders_of_beginning(const Run& run) const {
   std::vector<IslandId> holders;
-  for (const auto& [id, island] : islands.all()) {
-    if (island.greeted && admits_name(run, island) && began_before(run, id)) {
+  for (const auto& [id, island] : islands_.all()) {
+    if (island.greeted && core_.admits_name(run, island) && began_before(run, id)) {
       holders.push_back(id);
     }
   }
@@ -317,53 +312,53 @@ std::vector<IslandId> Core::State::holders_of_beginning(const Run& run) const {
 
 // It claims rounds of a run that has not begun by the ledger, and fewer than min islands do: the ledger is believed. The island is not told
 // to begin, because that would end what it may have.
-bool Core::State::claims_alone(const Run& run, const IslandId& island) const {
-  return !run.has_own_outer_state() && began_before(run, island) && newest_held(run, islands.held(island, run.about.id)) > Round(0) &&
+bool SharedRule::claims_alone(const Run& run, const IslandId& island) const {
+  return began_before(run, island) && core_.newest_held(run, islands_.held(island, run.about.id)) > Round(0) &&
          holders_of_beginning(run).size() < run.spec.islands.min;
 }
 
 // The run had begun, and the ledger is from before: it goes on from what its islands have. False: it has not begun, as far as at least min
 // islands say.
-bool Core::State::take_over_beginning(Run& run) {
+bool SharedRule::take_over_beginning(Run& run) {
   const std::vector<IslandId> holders = holders_of_beginning(run);
-  if (holders.empty() || holders.size() < run.spec.islands.min || run.has_own_outer_state()) {
+  if (holders.empty() || holders.size() < run.spec.islands.min) {
     return false;
   }
   if (!run.lineage.restored()) {
     event(run.about.id, {}, "warning", "ledger_behind",
-          "island " + islands.name_of(holders.front()) + " has rounds of run " + run.about.name +
+          "island " + islands_.name_of(holders.front()) + " has rounds of run " + run.about.name +
               ", and the run has not begun by the ledger: an older copy of the ledger was put in place of the newer one. What the islands "
               "have is taken over",
           {Field{"ledger", std::int64_t{0}},
-           Field{"island", static_cast<std::int64_t>(newest_held(run, islands.held(holders.front(), run.about.id)).value)}});
+           Field{"island", static_cast<std::int64_t>(core_.newest_held(run, islands_.held(holders.front(), run.about.id)).value)}});
   }
   run.members.clear();
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::starting) {
-      vacate(run, membership, MembershipState::absent, "the run had begun before");
+      core_.vacate(run, membership, MembershipState::absent, "the run had begun before");
     }
   }
   // Parts that two claim are given out last: else one that claims another's would take away a third one's.
-  const auto part_of = [&](const IslandId& id) { return islands.held(id, run.about.id).part; };
+  const auto part_of = [&](const IslandId& id) { return islands_.held(id, run.about.id).part; };
   std::vector<IslandId> in_order = holders;
   std::ranges::stable_partition(in_order, [&](const IslandId& id) { return std::ranges::count(holders, part_of(id), part_of) == 1; });
   for (const IslandId& id : in_order) {
     MembershipRecord& value = run.memberships[id].record;
     value.island = id;
     value.part = part_of(id);  // as it was
-    add_membership(run, id, MembershipState::absent, StartFrom::peers);
+    core_.add_membership(run, id, MembershipState::absent, StartFrom::peers);
   }
   if (run.life.is(RunState::queued)) {
     run.life.invite(now());
   }
   run.lineage.begin_unknown();
   run.data.deal_anew();
-  set_state(run, RunState::interrupted, "goes on from what its islands have");
+  core_.set_state(run, RunState::interrupted, "goes on from what its islands have");
   return true;
 }
 
-void Core::State::notice_older_ledger(Run& run) {
-  if (run.lineage.restored() || run.has_own_outer_state() || !run.lineage.initialised() || ATOLL_PLANTED(age_unnoticed)) {
+void SharedRule::notice_older_ledger(Run& run) {
+  if (run.lineage.restored() || !run.lineage.initialised() || ATOLL_PLANTED(age_unnoticed)) {
     return;
   }
   const auto newer = find_newer_than_ledger(adoption_input(run));
@@ -380,7 +375,7 @@ void Core::State::notice_older_ledger(Run& run) {
   record(run.to_record());
 }
 
-void Core::State::advance_restore(Run& run) {
+void SharedRule::advance_restore(Run& run) {
   notice_older_ledger(run);
   if (run.lineage.restored() && adopt_newer(run)) {
     return;
@@ -407,18 +402,18 @@ void Core::State::advance_restore(Run& run) {
     return;
   }
   for (const IslandId& id : decision.islands) {
-    add_membership(run, id, MembershipState::joining, StartFrom::checkpoint);
+    core_.add_membership(run, id, MembershipState::joining, StartFrom::checkpoint);
     Membership& membership = run.memberships.at(id);
     membership.entry.assigned = decision.round;
-    send_invite(run, membership);
+    invite(run, membership);
     event(run.about.id, id, "info", "island_restoring",
-          "island " + islands.name_of(id) + " restores run " + run.about.name + " from its checkpoint of round " +
+          "island " + islands_.name_of(id) + " restores run " + run.about.name + " from its checkpoint of round " +
               std::to_string(decision.round.value) + (holds(run, id, decision.round) ? "" : ", of which it fetches the copy"));
   }
 }
 
-bool Core::State::holds(const Run& run, const IslandId& id, Round round) const {
-  return std::ranges::any_of(islands.held(id, run.about.id).checkpoints, [&](const HeldCheckpoint& held) { return held.round == round; });
+bool SharedRule::holds(const Run& run, const IslandId& id, Round round) const {
+  return std::ranges::any_of(islands_.held(id, run.about.id).checkpoints, [&](const HeldCheckpoint& held) { return held.round == round; });
 }
 
 }  // namespace atl::coordinator

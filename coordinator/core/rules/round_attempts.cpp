@@ -2,12 +2,13 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/round_rule.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
 
-void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged& message) {
-  if (run.islands_commit(message.round)) {
+void RoundRule::hear(Run& run, Membership& membership, const Exchanged& message) {
+  if (islands_commit(run, message.round)) {
     note_bytes(membership, message);
     return;
   }
@@ -35,32 +36,32 @@ void Core::State::on_exchanged(Run& run, Membership& membership, const Exchanged
 }
 
 // What the round's exchange moved, for the metrics of it.
-void Core::State::note_bytes(Membership& membership, const Exchanged& message) const {
+void RoundRule::note_bytes(Membership& membership, const Exchanged& message) const {
   if (const auto found = membership.progress.unmerged.find(message.round); found != membership.progress.unmerged.end()) {
     found->second.bytes_sent = message.bytes_sent;
     found->second.bytes_received = message.bytes_received;
   }
 }
 
-void Core::State::on_exchange_failed(Run& run, Membership& membership, const ExchangeFailed& message) {
-  if (run.islands_commit(message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
+void RoundRule::hear(Run& run, Membership& membership, const ExchangeFailed& message) {
+  if (islands_commit(run, message.round) || message.round <= run.lineage.committed() || !current(run, membership, message.epoch)) {
     return;
   }
   OpenRound* round = run.rounds().find(message.round);
-  const std::string text = islands.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
+  const std::string text = islands_.name_of(membership.record.island) + ": " + bounded(message.error.why, 512);
   if (round == nullptr || round->failed(membership.record.island, message, text, now()) == OpenRound::Report::stale) {
     send(membership.record.island, Abort{run.about.id, run.epoch, message.round, message.attempt, "the attempt was given up"});
     return;
   }
-  if (run.closes_with_quorum() && message.accused == membership.record.island) {
-    round->forget(membership.record.island);  // it has another contribution by now, and says so
+  if (message.accused == membership.record.island) {
+    closing_.on_own_fault(*round, membership.record.island);
   }
   touch(run);
 }
 
-void Core::State::advance_exchanging(Run& run, Round number) {
+void RoundRule::advance_exchanging(Run& run, Round number) {
   OpenRound& round = run.rounds().at(number);
-  send_exchange(run, number, round.silent_and_due(out), true);
+  send_exchange(run, number, round.silent_and_due(out_), true);
   if (!round.recovered()) {
     wake_at(round.next_resend());
   }
@@ -68,10 +69,10 @@ void Core::State::advance_exchanging(Run& run, Round number) {
   round.describe(input);
   input.now = now();
   input.round = number;
-  input.grace = settings.accusation_grace;
+  input.grace = settings_.accusation_grace;
   input.limit = std::max<Duration>(run.spec.islands.deadline, std::chrono::minutes(1));
   for (AttemptMember& member : input.members) {
-    member.name = islands.name_of(member.island);
+    member.name = islands_.name_of(member.island);
   }
   const AttemptDecision decision = decide_attempt(input);
   wait_for(run, decision.wait);
@@ -82,10 +83,10 @@ void Core::State::advance_exchanging(Run& run, Round number) {
       for (const IslandId& from : senders) {
         if (from != reader && round.exchanges(from)) {
           // Who misses a contribution tries the path at once, and may have told already that it passes again.
-          const bool passes = paths.passed_since(reader, from, now() - settings.accusation_grace);
-          note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
+          const bool passes = core_.paths.passed_since(reader, from, now() - settings_.accusation_grace);
+          core_.note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
           if (passes) {
-            note_whole(reader, from);
+            core_.note_whole(reader, from);
           }
         }
       }
@@ -97,27 +98,27 @@ void Core::State::advance_exchanging(Run& run, Round number) {
       return;
     }
     for (const IslandId& id : decision.left_out) {
-      leave_epoch(run, id, why, true);
+      core_.leave_epoch(run, id, why, true);
     }
   } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
     commit(run, number, decision.digest);
     for (const IslandId& id : decision.left_out) {
-      leave_epoch(run, id, decision.why, true);
-      offend(run, id, decision.why);
+      core_.leave_epoch(run, id, decision.why, true);
+      core_.offend(run, id, decision.why);
     }
   }
 }
 
 // The same members fail again and again, and no path and no peer is to blame: to go on would change nothing.
-void Core::State::fail_round(Run& run, Round number, const OpenRound::Failures& failures) {
-  const std::vector<std::string> names = islands.names_of(run.rounds().at(number).plan().members);
+void RoundRule::fail_round(Run& run, Round number, const OpenRound::Failures& failures) {
+  const std::vector<std::string> names = islands_.names_of(run.rounds().at(number).plan().members);
   const std::string reason = "round " + std::to_string(number.value) + " failed in " + std::to_string(failures.own_fault) +
                              " attempts in a row of " + list_of(names) + ": " + failures.why + "; the log of the agent there says more";
-  end_run(run, RunState::failed, reason, Error{Code::internal, reason});
+  core_.end_run(run, RunState::failed, reason, Error{Code::internal, reason});
 }
 
 // The round's members cannot exchange it. Rounds after the next one cannot be over before it.
-void Core::State::stand(Run& run, Round number, const std::string& why) {
+void RoundRule::stand(Run& run, Round number, const std::string& why) {
   if (run.lineage.initialised() && number != run.lineage.next()) {
     return;
   }
@@ -125,32 +126,32 @@ void Core::State::stand(Run& run, Round number, const std::string& why) {
   const std::string what =
       run.lineage.initialised() ? "round " + std::to_string(number.value) + " cannot be exchanged: " : "the run cannot begin: ";
   stand = Stand{stand ? stand->since : now(), what + why};
-  if (const TimePoint told = stand->since + settings.stands_after; now() < told) {
+  if (const TimePoint told = stand->since + settings_.stands_after; now() < told) {
     wake_at(told);
   }
 }
 
 // Why the run stands, once it has for long; empty: it does not.
-std::string Core::State::why_it_stands(const Run& run) const {
-  if (run.has_tasks() || !run.in_rounds().stand || now() < run.in_rounds().stand->since + settings.stands_after) {
+std::string RoundRule::why_it_stands(const Run& run) const {
+  if (!run.in_rounds().stand || now() < run.in_rounds().stand->since + settings_.stands_after) {
     return "";
   }
   return run.in_rounds().stand->why;
 }
 
 // The next attempt among members that have failed waits a while, longer each time.
-std::optional<Wait> Core::State::pause_before(const Run& run, Round number, const std::vector<IslandId>& participants) const {
+std::optional<Wait> RoundRule::pause_before(const Run& run, Round number, const std::vector<IslandId>& participants) const {
   const OpenRound::Failures* failures = run.rounds().find(number)->failures_among(participants);
   const TimePoint until = failures == nullptr ? now() : failures->newest + decide_pause(failures->attempts);
   if (now() >= until) {
     return std::nullopt;
   }
   return Wait{"round " + std::to_string(number.value) + " failed " + std::to_string(failures->attempts) + " times among " +
-                  list_of(islands.names_of(participants)) + ", and waits before the next attempt: " + failures->why,
+                  list_of(islands_.names_of(participants)) + ", and waits before the next attempt: " + failures->why,
               until};
 }
 
-void Core::State::abort(Run& run, Round number, const std::string& why) {
+void RoundRule::abort(Run& run, Round number, const std::string& why) {
   OpenRound& round = run.rounds().at(number);
   round.give_up();
   record(record_of(run, number, round));  // without members: given up

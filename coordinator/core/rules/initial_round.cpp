@@ -3,6 +3,7 @@
 #include <map>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/shared_rule.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -14,7 +15,7 @@ bool lacks_parameters(const Run& run, const Membership& membership) {
 
 }  // namespace
 
-void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready& message) {
+void SharedRule::on_initial(Run& run, Membership& membership, const atl::Ready& message) {
   if (run.lineage.initialised()) {
     answer_committed(run, membership, Round(0), message.digest);
   } else if (current(run, membership, message.epoch) && membership.record.state == MembershipState::starting) {
@@ -25,27 +26,27 @@ void Core::State::on_initial(Run& run, Membership& membership, const atl::Ready&
 
 // Round 0: every member says the digest of its initial state; the one that most have stands, of several the first island's. Who lacks the
 // parameters that the run begins with says an empty one, and copies the state of those that have them.
-void Core::State::advance_initial(Run& run) {
+void SharedRule::advance_initial(Run& run) {
   if (take_over_beginning(run)) {
     return;
   }
   const TimePoint deadline = run.last_commit + run.spec.islands.deadline;
   const bool all_lack_it =
       std::ranges::all_of(run.members, [&](const IslandId& id) { return lacks_parameters(run, run.memberships.at(id)); });
-  for (const auto& [id, island] : islands.all()) {
+  for (const auto& [id, island] : islands_.all()) {
     const bool present = run.memberships.count(id) > 0 && run.memberships.at(id).record.state != MembershipState::absent;
     if (run.members.size() < run.spec.islands.max && !run.members.empty() &&
         (now() < deadline || run.members.size() < run.spec.islands.min || all_lack_it) && !present && island.greeted &&
-        admits_name(run, island) && obstacle_of(run, island).empty()) {
-      add_membership(run, id, MembershipState::starting, StartFrom::scratch);
+        core_.admits_name(run, island) && core_.obstacle_of(run, island).empty()) {
+      core_.add_membership(run, id, MembershipState::starting, StartFrom::scratch);
       run.members.push_back(id);
-      new_epoch(run, island.record.name + " joined");
-      send_invite(run, run.memberships.at(id));
+      core_.new_epoch(run, island.record.name + " joined");
+      invite(run, run.memberships.at(id));
     }
   }
   if (run.members.empty()) {
     run.epoch = run.epoch.next();
-    set_state(run, RunState::queued, "the islands that it was starting on are gone");
+    core_.set_state(run, RunState::queued, "the islands that it was starting on are gone");
     touch(run);
     return;
   }
@@ -60,13 +61,13 @@ void Core::State::advance_initial(Run& run) {
       votes[*membership.entry.initial] += lacks_parameters(run, membership) ? 0U : 1U;
       continue;
     }
-    starting.push_back(islands.name_of(id));
+    starting.push_back(islands_.name_of(id));
     if (due(membership.entry.resend) && !claims_alone(run, id)) {
-      send_invite(run, membership);
+      invite(run, membership);
     }
     wake_at(membership.entry.resend.next);
   }
-  if (const std::optional<Wait> apart = wait_for_paths(run)) {
+  if (const std::optional<Wait> apart = core_.wait_for_paths(run)) {
     run.wait = *apart;
     stand(run, Round(0), apart->text);
     return;
@@ -89,7 +90,7 @@ void Core::State::advance_initial(Run& run) {
   }
 }
 
-void Core::State::commit_initial(Run& run, const Digest& chosen) {
+void SharedRule::commit_initial(Run& run, const Digest& chosen) {
   const Digest digest = chosen;
   RoundRecord value;
   value.run = run.about.id;
@@ -107,7 +108,7 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
       value.members.push_back(id);
       value.tokens.push_back(0);
       membership.record.state = MembershipState::active;
-      save(run, membership);
+      core_.save(run, membership);
     } else {
       others.emplace_back(id, !membership.entry.initial           ? "was not ready by the deadline"
                               : lacks_parameters(run, membership) ? "it lacks the parameters that the run begins with, and copies them"
@@ -115,17 +116,17 @@ void Core::State::commit_initial(Run& run, const Digest& chosen) {
     }
   }
   run.lineage.commit(Committed{Round(0), Attempt(0), digest, true, value.members});
-  run.lineage.decide_in(run.epoch, settings.generation);
+  run.lineage.decide_in(run.epoch, settings_.generation);
   record(std::move(value));
   // A state that is agreed on exists only in later epochs than every order to begin from scratch: a late one is stale.
-  new_epoch(run, "the initial state is agreed");
+  core_.new_epoch(run, "the initial state is agreed");
   for (const auto& [id, cause] : others) {
-    leave_epoch(run, id, cause, false);
+    core_.leave_epoch(run, id, cause, false);
   }
   run.last_commit = now();
   event(run.about.id, {}, "info", "round_committed", "the initial state of run " + run.about.name + " is agreed",
         {Field{"round", std::int64_t{0}}, Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
-         Field{"members", islands.names_of(run.members)}, Field{"digest", to_hex(digest)}});
+         Field{"members", islands_.names_of(run.members)}, Field{"digest", to_hex(digest)}});
   for (const IslandId& id : run.members) {
     send(id, Commit{run.about.id, run.epoch, Round(0), Attempt(0), digest, true});
   }

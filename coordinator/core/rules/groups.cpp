@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/task_rule.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl::coordinator {
@@ -38,11 +39,11 @@ RunSpec group_spec(const Run& run, const Task& task, const std::string& name, st
 }  // namespace
 
 // Nothing waits for an island any more: those that are left go to groups that lack some, then to the experts that have just begun.
-void Core::State::fill_groups(Run& run, const std::vector<BeginningExpert>& begun, std::vector<FreeIsland> left) {
+void TaskRule::fill_groups(Run& run, const std::vector<BeginningExpert>& begun, std::vector<FreeIsland> left) {
   for (const std::string& name : run.tasks().order()) {
     Task& task = run.tasks().at(name);
-    const auto group = runs.find(task.record().group);
-    if (!task.running() || group == runs.end() || group->second.life.over()) {
+    const auto group = runs_.find(task.record().group);
+    if (!task.running() || group == runs_.end() || group->second.life.over()) {
       continue;
     }
     std::ranges::stable_sort(left, [&](const FreeIsland& a, const FreeIsland& b) {
@@ -74,23 +75,23 @@ void Core::State::fill_groups(Run& run, const std::vector<BeginningExpert>& begu
   }
 }
 
-void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& others) {
+void TaskRule::form_group(Run& run, Task& task, const std::vector<IslandId>& others) {
   std::uint32_t count = task.record().starts;
-  while (runs.contains(group_id(run, task.name(), count))) {
+  while (runs_.contains(group_id(run, task.name(), count))) {
     ++count;
   }
   const RunId id = group_id(run, task.name(), count);
   std::string short_name = task.name();
   std::ranges::replace(short_name, '/', '-');
-  Run& group = runs[id];
+  Run& group = runs_[id];
   group.about = RunIdentity{id, run.about.name + "." + short_name + (count > 1 ? "-" + std::to_string(count) : ""), run.about.file, ""};
-  group.adopt_spec(group_spec(run, task, short_name, others.size() + 1));
+  core_.rules.adopt(group, group_spec(run, task, short_name, others.size() + 1));
   group.about.spec = to_json(group.spec);
   group.life.submit(now());
   group.last_commit = now();
   group.nobody_since = now();
-  task.form_group(id, out);
-  set_state(group, RunState::queued, "waits for its islands");
+  task.form_group(id, out_);
+  core_.set_state(group, RunState::queued, "waits for its islands");
   event(id, {}, "info", "run_submitted", "run " + group.about.name + " trains " + task.name() + " of run " + run.about.name,
         {Field{"spec", group.about.spec}});
   for (const IslandId& other : others) {
@@ -99,33 +100,33 @@ void Core::State::form_group(Run& run, Task& task, const std::vector<IslandId>& 
   wake_at(now());
 }
 
-void Core::State::join_group(Run& run, Task& task, const IslandId& island) {
+void TaskRule::join_group(Run& run, Task& task, const IslandId& island) {
   std::vector<IslandId> gone;  // another takes their place
   std::ranges::copy_if(task.record().members, std::back_inserter(gone), [&](const IslandId& member) { return !run.is_member(member); });
-  task.join(island, gone, out);
+  task.join(island, gone, out_);
   event(run.about.id, island, "info", "task_joined",
-        "island " + islands.name_of(island) + " trains " + task.name() + " with " + std::to_string(task.record().members.size() - 1) +
-            " more, in run " + runs.at(task.record().group).about.name,
+        "island " + islands_.name_of(island) + " trains " + task.name() + " with " + std::to_string(task.record().members.size() - 1) +
+            " more, in run " + runs_.at(task.record().group).about.name,
         {Field{"task", task.name()}, Field{"group", task.record().group.text}});
   touch(run);
 }
 
-std::vector<IslandId> Core::State::present_members(const Run& run, const Task& task) const {
+std::vector<IslandId> TaskRule::present_members(const Run& run, const Task& task) const {
   std::vector<IslandId> present;
   std::ranges::copy_if(task.record().members, std::back_inserter(present),
-                       [&](const IslandId& id) { return run.is_member(id) && islands.alive(id); });
+                       [&](const IslandId& id) { return run.is_member(id) && islands_.alive(id); });
   return present;
 }
 
 // It has a place in the group, and what it needs for the work.
-bool Core::State::is_lent(const Run& group, const IslandId& island) const {
-  const auto run = runs.find(RunId(group.spec.work.run));
-  if (run == runs.end() || run->second.life.idle() || !run->second.has_tasks()) {
+bool TaskRule::is_lent(const Run& group, const IslandId& island) const {
+  const auto run = runs_.find(RunId(group.spec.work.run));
+  const Tasks* tasks = run == runs_.end() ? nullptr : std::get_if<Tasks>(&run->second.work);
+  if (tasks == nullptr || run->second.life.idle()) {
     return false;
   }
-  const Tasks& tasks = run->second.tasks();
-  const Task* task = tasks.find(group.spec.work.task);
-  const IslandAssignment* told = tasks.find_told(island);
+  const Task* task = tasks->find(group.spec.work.task);
+  const IslandAssignment* told = tasks->find_told(island);
   if (task == nullptr || task->record().group != group.about.id || told == nullptr || told->group() != group.about.id) {
     return false;
   }
@@ -134,23 +135,23 @@ bool Core::State::is_lent(const Run& group, const IslandId& island) const {
 }
 
 // No group of this run trains.
-bool Core::State::groups_stand(const Run& run) const {
+bool TaskRule::groups_stand(const Run& run) const {
   return std::ranges::none_of(run.tasks().all(), [this](const auto& task) {
-    const auto group = runs.find(task.second.record().group);
-    return group != runs.end() && !group->second.life.idle();
+    const auto group = runs_.find(task.second.record().group);
+    return group != runs_.end() && !group->second.life.idle();
   });
 }
 
 // What a task that several islands work on has come to: who speaks for it, and whether its rounds are over.
-void Core::State::keep_group(Run& run, Task& task) {
-  const auto found = runs.find(task.record().group);
-  if (found == runs.end()) {
+void TaskRule::keep_group(Run& run, Task& task) {
+  const auto found = runs_.find(task.record().group);
+  if (found == runs_.end()) {
     dissolve_group(run, task, "the ledger has lost its run");
     return;
   }
   const Run& group = found->second;
   if (group.life.is(RunState::failed) || group.life.is(RunState::cancelled)) {
-    task.fail(out);
+    task.fail(out_);
     run.life.blame_anew(
         Error{Code::internal, "task " + task.name() + " failed in run " + group.about.name + ": " + group.life.reason().text});
     return;
@@ -162,7 +163,7 @@ void Core::State::keep_group(Run& run, Task& task) {
       const AssignmentReport* report = run.tasks().report_of(task.name(), id);
       return report != nullptr && report->state == "without";
     });
-    task.drop_members(without, out);
+    task.drop_members(without, out_);
   }
   const std::vector<IslandId> present = present_members(run, task);
   if (is_stranded(group) || present.empty()) {
@@ -179,24 +180,24 @@ void Core::State::keep_group(Run& run, Task& task) {
     task.found();
   }
   if (!present.empty() && std::ranges::find(present, task.record().island) == present.end()) {
-    task.speak(present.front(), out);
+    task.speak(present.front(), out_);
     touch(run);
   }
 }
 
 // Nobody here has the state of the group's rounds.
-bool Core::State::is_stranded(const Run& group) {
+bool TaskRule::is_stranded(const Run& group) {
   const bool restoring = std::ranges::any_of(
       group.memberships, [](const auto& membership) { return membership.second.record.state == MembershipState::joining; });
   return !group.life.is(RunState::completed) && group.lineage.initialised() && group.members.empty() && !restoring;
 }
 
-void Core::State::dissolve_group(Run& run, Task& task, const std::string& why) {
+void TaskRule::dissolve_group(Run& run, Task& task, const std::string& why) {
   event(run.about.id, {}, "warning", "task_again", "task " + task.name() + " begins again: " + why, {Field{"task", task.name()}});
-  if (const auto group = runs.find(task.record().group); group != runs.end() && !group->second.life.over()) {
-    end_run(group->second, RunState::cancelled, why, std::nullopt);
+  if (const auto group = runs_.find(task.record().group); group != runs_.end() && !group->second.life.over()) {
+    core_.end_run(group->second, RunState::cancelled, why, std::nullopt);
   }
-  task.dissolve_group(out);
+  task.dissolve_group(out_);
   touch(run);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/task_rule.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -16,33 +17,105 @@ std::size_t number_of(const std::string& task) {
 
 }  // namespace
 
-void Core::State::admit_islands(Run& run) {
+void TaskRule::enlist(Run& run, const IslandId& island) { core_.add_membership(run, island, MembershipState::active, StartFrom::scratch); }
+
+void TaskRule::begin(Run& run) {
+  run.lineage.begin();
+  run.lineage.trust_ledger();
+}
+
+void TaskRule::greet_active(Run& run, Membership& membership, bool new_boot, const HeldRun* /*held*/) {
+  if (new_boot) {
+    core_.membership_lost(run, membership, "its agent was restarted");
+  }
+}
+
+// First it leaves its group.
+bool TaskRule::may_leave(Run& run, Membership& membership, const Island& island) {
+  if (!island.lent_to.empty()) {
+    return false;
+  }
+  membership.leaves_after = membership.leaves_after.value_or(run.lineage.committed());
+  return true;
+}
+
+// Its groups end their rounds in hand first.
+Status TaskRule::pause(Run& run) {
+  if (run.life.is(RunState::paused) || run.life.pausing()) {
+    return {};
+  }
+  if (groups_stand(run)) {
+    core_.pause_now(run);
+    return {};
+  }
+  for (const auto& [name, task] : run.tasks().all()) {
+    if (const auto group = runs_.find(task.record().group); group != runs_.end() && !group->second.life.idle()) {
+      ATOLL_TRY(group->second.rule->pause(group->second));
+    }
+  }
+  run.life.pause_after(Round(0));
+  record(run.to_record());
+  return {};
+}
+
+Round TaskRule::present_round(const Run& run) const { return run.lineage.initialised() ? run.lineage.next() : Round(0); }
+
+std::vector<RunId> TaskRule::groups(const Run& run, bool unfinished) const {
+  std::vector<RunId> groups;
+  for (const auto& [name, task] : run.tasks().all()) {
+    if (!task.record().group.empty() && !(unfinished && task.done())) {
+      groups.push_back(task.record().group);
+    }
+  }
+  return groups;
+}
+
+Status TaskRule::makes_model(const Run& run) const {
+  return Error{Code::invalid_argument,
+               "run " + run.about.name + " makes an ensemble of images' experts, not one model; see `atoll sample` and `atoll export`"};
+}
+
+// Their order and what each needs is in the spec, also of a run that has ended.
+void TaskRule::settle_recovered(Run& run) {
+  if (!run.tasks().all().empty()) {
+    run.tasks().plan(run.about.id, run.spec, out_);
+  }
+}
+
+// Nothing is taken over: each island goes on from what it has.
+void TaskRule::settle_backup(Run& run) {
+  run.lineage.trust_ledger();
+  record(run.to_record());
+}
+
+void TaskRule::describe(const Run& run, RunView& view) const {
+  for (const std::string& name : run.tasks().order()) {
+    view.tasks.push_back(task_view(run, run.tasks().at(name)));
+  }
+}
+
+void TaskRule::admit_islands(Run& run) {
   for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && may_come_back(run, id)) {
-      activate(run, membership);
+    if (membership.record.state == MembershipState::absent && core_.may_come_back(run, id)) {
+      core_.activate(run, membership);
       touch(run);
     }
   }
-  for (const auto& [id, island] : islands.all()) {
-    if (run.members.size() < run.spec.islands.max && run.memberships.count(id) == 0 && island.greeted && admits_name(run, island) &&
-        obstacle_of(run, island).empty()) {
-      add_membership(run, id, MembershipState::absent, StartFrom::scratch);
-      activate(run, run.memberships.at(id));
+  for (const auto& [id, island] : islands_.all()) {
+    if (run.members.size() < run.spec.islands.max && run.memberships.count(id) == 0 && island.greeted && core_.admits_name(run, island) &&
+        core_.obstacle_of(run, island).empty()) {
+      core_.add_membership(run, id, MembershipState::absent, StartFrom::scratch);
+      core_.activate(run, run.memberships.at(id));
     }
   }
 }
 
-bool Core::State::says_nothing_new(const IslandId& id, const AssignmentReport& message) const {
-  const Island* island = islands.find(id);
-  const auto run = runs.find(message.run);
-  if (island == nullptr || !island->greeted || island->probe || run == runs.end() || !run->second.has_tasks()) {
-    return false;
-  }
-  const IslandAssignment* told = run->second.tasks().find_told(id);
-  return told != nullptr && told->repeats(message);
+Stir TaskRule::stir_of(const Run& run, const IslandId& island, const AssignmentReport& message) const {
+  const IslandAssignment* told = run.tasks().find_told(island);
+  return told != nullptr && told->repeats(message) ? Stir::nothing : Stir::all;
 }
 
-void Core::State::on_assignment_report(Run& run, Membership& membership, const AssignmentReport& message) {
+void TaskRule::hear(Run& run, Membership& membership, const AssignmentReport& message) {
   const IslandId island = membership.record.island;
   if (membership.record.state != MembershipState::active) {
     return;
@@ -66,41 +139,41 @@ void Core::State::on_assignment_report(Run& run, Membership& membership, const A
 }
 
 // What the island of a task says of it.
-void Core::State::take_report(Run& run, Task& task, const AssignmentReport& message) {
+void TaskRule::take_report(Run& run, Task& task, const AssignmentReport& message) {
   const IslandId island = task.record().island;
   if (task.packs_images() && !takes_images(run, task, message)) {
     return;
   }
   // Half a part of one island's images is nothing that another could go on with.
   if (!message.checkpoint.digest.empty() && message.checkpoint_step > task.record().checkpoint_step && !task.packs_images()) {
-    task.save(message.checkpoint, message.checkpoint_step, out);
+    task.save(message.checkpoint, message.checkpoint_step, out_);
   }
   if (message.state == "done" && !message.result.digest.empty()) {
-    task.finish(message, out);
-    event(run.about.id, island, "info", "task_done", "task " + task.name() + " is done on " + islands.name_of(island),
+    task.finish(message, out_);
+    event(run.about.id, island, "info", "task_done", "task " + task.name() + " is done on " + islands_.name_of(island),
           {Field{"task", task.name()}});
     run.lineage.reach(run.tasks().trained());
     record(run.to_record());
   } else if (message.state == "failed") {
     const Error error{message.error ? message.error->code : Code::internal,
                       bounded(message.error ? message.error->why : "no reason was given")};
-    task.fail(out);
-    run.life.blame_anew(Error{error.code, "task " + task.name() + " failed on island " + islands.name_of(island) + ": " + error.why});
+    task.fail(out_);
+    run.life.blame_anew(Error{error.code, "task " + task.name() + " failed on island " + islands_.name_of(island) + ": " + error.why});
   }
 }
 
 // Back to those that wait, to be continued from the newest copy.
-void Core::State::take_back(Run& run, Task& task, const std::string& why) {
+void TaskRule::take_back(Run& run, Task& task, const std::string& why) {
   event(run.about.id, task.record().island, "warning", "task_interrupted",
-        "task " + task.name() + " has lost its island " + islands.name_of(task.record().island) + " (" + why + "); it goes on elsewhere" +
+        "task " + task.name() + " has lost its island " + islands_.name_of(task.record().island) + " (" + why + "); it goes on elsewhere" +
             (task.record().checkpoint_step > 0 ? " from step " + std::to_string(task.record().checkpoint_step) + " or an older copy"
                                                : " from its beginning"));
-  task.wait_again(out);
+  task.wait_again(out_);
   touch(run);
 }
 
 // A result that no connected island has: its island may come back; after the deadline it is made again.
-bool Core::State::input_at_hand(Run& run, Task& task) {
+bool TaskRule::input_at_hand(Run& run, Task& task) {
   if (!holders_of(run, task.record().result).empty()) {
     task.found();
     return true;
@@ -112,35 +185,35 @@ bool Core::State::input_at_hand(Run& run, Task& task) {
   const TimePoint until = task.missing_since(now()) + run.spec.islands.deadline;
   if (now() < until) {
     run.wait = Wait{"waits for an island that has the result of task " + task.name() + " (made by " +
-                        islands.name_of(task.record().island) + "); else it is made again",
+                        islands_.name_of(task.record().island) + "); else it is made again",
                     until};
     wake_at(until);
     return false;
   }
   event(run.about.id, {}, "warning", "task_again",
         "the result of task " + task.name() + " is lost with every island that had it: it is made again");
-  task.lose_result(out);
+  task.lose_result(out_);
   touch(run);
   return false;
 }
 
-void Core::State::settle_checkpoint(Run& run, Task& task) {
-  task.settle(!holders_of(run, task.record().checkpoint).empty(), !holders_of(run, task.copied().digest).empty(), out);
+void TaskRule::settle_checkpoint(Run& run, Task& task) {
+  task.settle(!holders_of(run, task.record().checkpoint).empty(), !holders_of(run, task.copied().digest).empty(), out_);
 }
 
 // A member that has not said yet what it holds, if there is one; after a restart of the coordinator that is also one that has not come
 // again.
-std::optional<IslandId> Core::State::unheard_of(const Run& run) const {
+std::optional<IslandId> TaskRule::unheard_of(const Run& run) const {
   const auto unheard = std::ranges::find_if(run.members, [&](const IslandId& id) {
     const IslandAssignment* told = run.tasks().find_told(id);
-    return !islands.leaving(id) && (told == nullptr || !told->report());
+    return !islands_.leaving(id) && (told == nullptr || !told->report());
   });
   return unheard == run.members.end() ? std::nullopt : std::optional<IslandId>(*unheard);
 }
 
 // Of a task of which an island still fetches what it needs: what nobody has is looked for as for a waiting task. False once one of its
 // inputs is to be made again.
-bool Core::State::can_begin(Run& run, Task& task) {
+bool TaskRule::can_begin(Run& run, Task& task) {
   const auto fetches = [&](const IslandId& island) {
     const AssignmentReport* report = run.tasks().report_of(task.name(), island);
     return report != nullptr && report->state == "fetching";
@@ -156,10 +229,10 @@ bool Core::State::can_begin(Run& run, Task& task) {
 }
 
 // A task that waits for an island only: who can go on with it best, and who cannot do it.
-WaitingTask Core::State::waiting_task(Run& run, Task& task, std::uint64_t size) {
+WaitingTask TaskRule::waiting_task(Run& run, Task& task, std::uint64_t size) {
   settle_checkpoint(run, task);
   WaitingTask waiting{task.name(), size, holders_of(run, task.record().checkpoint), {}};
-  if (const auto group = runs.find(task.record().group); group != runs.end()) {
+  if (const auto group = runs_.find(task.record().group); group != runs_.end()) {
     for (const auto& [id, membership] : group->second.memberships) {
       waiting.has_state.push_back(id);
     }
@@ -175,7 +248,7 @@ WaitingTask Core::State::waiting_task(Run& run, Task& task, std::uint64_t size) 
 }
 
 // Those whose inputs are there.
-std::vector<WaitingTask> Core::State::waiting_tasks(Run& run) {
+std::vector<WaitingTask> TaskRule::waiting_tasks(Run& run) {
   const std::vector<std::uint64_t> sizes = cluster_sizes(run.tasks().at("clustering").record().facts);
   std::vector<WaitingTask> waiting;
   for (const std::string& name : run.tasks().order()) {
@@ -196,21 +269,21 @@ std::vector<WaitingTask> Core::State::waiting_tasks(Run& run) {
   return waiting;
 }
 
-std::vector<FreeIsland> Core::State::free_islands(Run& run) {
+std::vector<FreeIsland> TaskRule::free_islands(Run& run) {
   const std::vector<IslandId> busy = run.tasks().busy();
   std::vector<FreeIsland> free;
   for (const IslandId& id : run.members) {
-    if (islands.stays(id) && std::ranges::find(busy, id) == busy.end()) {
+    if (islands_.stays(id) && std::ranges::find(busy, id) == busy.end()) {
       free.push_back({id, run.tasks().told(id).speed()});
     }
   }
   return free;
 }
 
-void Core::State::place_tasks(Run& run) {
+void TaskRule::place_tasks(Run& run) {
   // What can be continued may lie with an island that has not said yet what it has.
   if (const std::optional<IslandId> unheard = unheard_of(run)) {
-    run.wait.text = "waits to hear what island " + islands.name_of(*unheard) + " holds of the run";
+    run.wait.text = "waits to hear what island " + islands_.name_of(*unheard) + " holds of the run";
     return;
   }
   const std::vector<WaitingTask> waiting = waiting_tasks(run);
@@ -221,14 +294,14 @@ void Core::State::place_tasks(Run& run) {
   std::vector<BeginningExpert> begun;
   for (const Placement& placement : decide_placement(waiting, free)) {
     Task& task = run.tasks().at(placement.task);
-    task.start(placement.island, out);
+    task.start(placement.island, out_);
     std::erase_if(free, [&](const FreeIsland& island) { return island.island == placement.island; });
     const auto one = std::ranges::find(waiting, placement.task, &WaitingTask::task);
     begun.push_back({placement.task, one->size});
     const std::uint64_t step = task.record().checkpoint_step;
     event(
         run.about.id, placement.island, "info", "task_started",
-        "task " + task.name() + " starts on " + islands.name_of(placement.island) + (step > 0 ? " from step " + std::to_string(step) : ""),
+        "task " + task.name() + " starts on " + islands_.name_of(placement.island) + (step > 0 ? " from step " + std::to_string(step) : ""),
         {Field{"task", task.name()}});
     touch(run);
   }
@@ -239,15 +312,15 @@ void Core::State::place_tasks(Run& run) {
   }
 }
 
-std::string Core::State::progress_of(const Run& run, const Task& task) const {
+std::string TaskRule::progress_of(const Run& run, const Task& task) const {
   const TaskRecord& value = task.record();
-  if (const auto group = runs.find(value.group); group != runs.end() && !group->second.life.is(RunState::completed)) {
+  if (const auto group = runs_.find(value.group); group != runs_.end() && !group->second.life.is(RunState::completed)) {
     const Run& rounds = group->second;
     const std::string& reason = rounds.life.reason().text;
-    return value.task + " on " + list_of(islands.names_of(value.members)) + " (round " + std::to_string(rounds.lineage.committed().value) +
+    return value.task + " on " + list_of(islands_.names_of(value.members)) + " (round " + std::to_string(rounds.lineage.committed().value) +
            " of " + std::to_string(rounds.spec.rounds) + " of run " + rounds.about.name + (reason.empty() ? ")" : ": " + reason + ")");
   }
-  std::string text = value.task + " on " + islands.name_of(value.island);
+  std::string text = value.task + " on " + islands_.name_of(value.island);
   if (const AssignmentReport* report = run.tasks().report_of(value.task, value.island)) {
     const std::string missed = report->error ? "; the last try failed: " + bounded(report->error->why, 256) : "";
     text += report->state == "fetching" ? " (fetches its inputs" + missed + ")"
@@ -258,7 +331,7 @@ std::string Core::State::progress_of(const Run& run, const Task& task) const {
 }
 
 // What became of a task that runs, or of its islands. False: the run has failed by it.
-bool Core::State::keep_task(Run& run, Task& task) {
+bool TaskRule::keep_task(Run& run, Task& task) {
   const bool grouped = !task.record().group.empty();
   if (task.running() && grouped) {
     keep_group(run, task);
@@ -275,14 +348,14 @@ bool Core::State::keep_task(Run& run, Task& task) {
   }
   if (task.failed()) {
     const Error error = run.life.first_error().value_or(Error{Code::internal, "task " + task.name() + " failed"});
-    end_run(run, RunState::failed, error.why, error);
+    core_.end_run(run, RunState::failed, error.why, error);
     return false;
   }
   return true;
 }
 
-void Core::State::advance_phases(Run& run) {
-  run.tasks().plan(run.about.id, run.spec, out);
+void TaskRule::advance(Run& run) {
+  run.tasks().plan(run.about.id, run.spec, out_);
   admit_islands(run);
   for (auto& [name, task] : run.tasks().all()) {
     if (!keep_task(run, task)) {
@@ -290,7 +363,7 @@ void Core::State::advance_phases(Run& run) {
     }
   }
   if (run.life.pausing() && groups_stand(run)) {
-    pause_now(run);
+    core_.pause_now(run);
     return;
   }
   if (run.life.pausing()) {
@@ -318,29 +391,64 @@ void Core::State::advance_phases(Run& run) {
   run.wait = decide_phases_wait(input);
 }
 
-void Core::State::end_phases(Run& run) {
+TaskView TaskRule::task_view(const Run& run, const Task& task) const {
+  const TaskRecord& value = task.record();
+  TaskView view;
+  view.task = value.task;
+  view.phase = task.plan().phase;
+  view.state = value.state;
+  view.loss = std::numeric_limits<double>::quiet_NaN();
+  view.checkpoint_step = value.checkpoint_step;
+  view.result = value.result;
+  view.result_bytes = value.result_bytes;
+  view.facts = value.facts;
+  view.starts = value.starts;
+  view.started = value.started;
+  view.ended = value.ended;
+  if (const auto group = runs_.find(value.group); group != runs_.end()) {
+    const Run& rounds = group->second;
+    view.group.run = value.group;
+    view.group.name = rounds.about.name;
+    view.group.members = islands_.names_of(value.members);
+    view.group.round = rounds.lineage.committed();
+    view.group.rounds = rounds.spec.rounds;
+    view.group.images = rounds.lineage.tokens();
+    view.steps = run.spec.training.steps;
+    view.step = std::min(view.steps, view.steps * rounds.lineage.committed().value / std::max<std::uint64_t>(rounds.spec.rounds, 1));
+  }
+  if (!value.island.empty()) {
+    view.island = islands_.name_of(value.island);
+  }
+  view.copies = static_cast<std::uint32_t>(holders_of(run, value.state == TaskState::done ? value.result : value.checkpoint).size());
+  const bool alone = view.group.run.empty() || view.group.round.value == view.group.rounds;
+  const AssignmentReport* report = run.tasks().report_of(value.task, value.island);
+  if (alone && task.running() && report != nullptr) {
+    view.step = report->step;
+    view.steps = report->steps;
+    view.loss = report->loss;
+  }
+  return view;
+}
+
+void TaskRule::end_phases(Run& run) {
   std::size_t took_part = 0;
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::active) {
       membership.record.state = MembershipState::ended;
-      save(run, membership);
+      core_.save(run, membership);
       ++took_part;
     }
   }
-  end_run(run, RunState::completed,
-          "all " + std::to_string(run.tasks().all().size()) + " tasks are done; completed with " + std::to_string(took_part) + " of " +
-              std::to_string(run.memberships.size()) + " islands",
-          std::nullopt);
+  core_.end_run(run, RunState::completed,
+                "all " + std::to_string(run.tasks().all().size()) + " tasks are done; completed with " + std::to_string(took_part) +
+                    " of " + std::to_string(run.memberships.size()) + " islands",
+                std::nullopt);
 }
 
-Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& id, const std::string& reader_key) {
-  State& state = *state_;
-  state.out.advance_to(now);
-  ATOLL_ASSIGN(Run* const found, state.run_asked_for(id));
-  Run& run = *found;
-  const Task* last = run.has_tasks() ? run.tasks().find("assemble") : nullptr;
+Result<std::vector<TaskResult>> TaskRule::serve_results(const Run& run, const std::string& reader_key) {
+  const Task* last = run.tasks().find("assemble");
   if (last == nullptr) {
-    return Error{Code::invalid_argument, "run " + run.about.name + " has no ensemble; `atoll export` writes its model"};
+    return Rule::serve_results(run, reader_key);
   }
   if (!last->done()) {
     return Error{Code::unavailable, "run " + run.about.name + " has no ensemble yet: " + run.life.reason().text};
@@ -358,19 +466,19 @@ Result<std::vector<TaskResult>> Core::serve_results(TimePoint now, const RunId& 
     holders.insert(holders.begin(), {last->record().island, task.record().island});
     for (const IslandId& source : holders) {
       const bool there = std::ranges::find(result.sources, source, &Member::island) != result.sources.end();
-      if (state.islands.alive(source) && !there) {
-        result.sources.push_back(state.islands.member_of(source));
+      if (islands_.alive(source) && !there) {
+        result.sources.push_back(islands_.member_of(source));
         asked.insert(source);
       }
     }
     if (result.sources.empty()) {
       return Error{Code::unavailable, "no connected island has the result of task " + name + " of run " + run.about.name + "; connect " +
-                                          state.islands.name_of(last->record().island)};
+                                          islands_.name_of(last->record().island)};
     }
     results.push_back(std::move(result));
   }
   for (const IslandId& island : asked) {
-    state.send(island, Serve{id, reader_key, Round(0), true});
+    send(island, Serve{run.about.id, reader_key, Round(0), true});
   }
   return results;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/own_state_rule.hpp"
 
 namespace atl::coordinator {
 
@@ -31,8 +32,31 @@ double spread_of(const std::vector<const std::vector<float>*>& projections) {
 
 }  // namespace
 
+bool GossipRule::merging(const Run& run) const { return run.lineage.committed() >= run.terms().last_trained() && !run.at_end(); }
+
+Status GossipRule::pause(Run& run) {
+  if (merging(run) && !run.life.is(RunState::paused) && !run.life.pausing()) {
+    return Error{Code::conflict, "run " + run.about.name +
+                                     " has taken its last round, and its islands are merged into one model: it is complete in a moment"};
+  }
+  return RoundRule::pause(run);
+}
+
+void GossipRule::on_merged_newer(Run& run, Membership& membership, const Merged& message) {
+  OwnStateRule::on_merged_newer(run, membership, message);
+  note_pair_round(run, membership, message);
+}
+
+void GossipRule::come_to(Run& run, Membership& membership, const CaughtUp& message) {
+  const std::optional<CatchUp>& order = membership.entry.catch_up;
+  if (!run.at_end() && order && order->committed == message.round && order->digest == message.digest) {
+    membership.progress.merged = message.round;
+    core_.activate(run, membership);
+  }
+}
+
 // What the round brought on an island; once all have reported it, how far they are apart.
-void Core::State::note_pair_round(Run& run, Membership& membership, const Merged& message) {
+void GossipRule::note_pair_round(Run& run, Membership& membership, const Merged& message) {
   membership.progress.progressed = now();
   if (message.projection.empty()) {
     return;
@@ -61,21 +85,21 @@ void Core::State::note_pair_round(Run& run, Membership& membership, const Merged
          Field{"distance", run.in_rounds().spread}});
 }
 
-void Core::State::on_pair_query(Run& run, Membership& membership, const PairQuery& message) {
+void GossipRule::hear(Run& run, Membership& membership, const PairQuery& message) {
   if (message.asker == membership.record.island && current(run, membership, message.asked_in) && run.is_member(message.asked)) {
     send(message.asked, message);
   }
 }
 
-void Core::State::on_pair_answer(Run& run, Membership& membership, const PairAnswer& message) {
+void GossipRule::hear(Run& run, Membership& membership, const PairAnswer& message) {
   if (message.answerer == membership.record.island && current(run, membership, message.asked_in) && run.is_member(message.asker)) {
     send(message.asker, message);
   }
 }
 
 // A joiner, or one that comes back, copies the state of one island; where nobody has any, everyone goes on from its own checkpoint.
-void Core::State::advance_pair_joins(Run& run) {
-  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands.alive(id); });
+void GossipRule::advance_pair_joins(Run& run) {
+  const bool others = std::any_of(run.members.begin(), run.members.end(), [&](const IslandId& id) { return islands_.alive(id); });
   if (!others) {
     return;
   }
@@ -87,7 +111,7 @@ void Core::State::advance_pair_joins(Run& run) {
   // Nor does anybody come in when the run is about to be paused.
   const bool late = run.lineage.committed().value + run.spec.merge_rounds >= run.spec.rounds || run.life.pausing();
   if (!late || run.members.size() < run.spec.islands.min) {
-    invite(run);
+    invite_joiners(run);
   }
   offer(run);
   for (auto& [id, membership] : run.memberships) {
@@ -95,7 +119,7 @@ void Core::State::advance_pair_joins(Run& run) {
       continue;
     }
     if (due(membership.entry.resend)) {
-      send_invite(run, membership);
+      invite(run, membership);
       membership.entry.catch_up.reset();
     }
     wake_at(membership.entry.resend.next);
@@ -119,11 +143,11 @@ void Core::State::advance_pair_joins(Run& run) {
                                           has.file_bytes,
                                           has.round,
                                           has.digest,
-                                          {islands.member_of(source->record.island)},
+                                          {islands_.member_of(source->record.island)},
                                           0,
                                           0};
       restart(membership.entry.resend);
-      const Member joiner = islands.member_of(id);
+      const Member joiner = islands_.member_of(id);
       send(source->record.island, Serve{run.about.id, joiner.public_key, has.round, true, joiner.bulk_address});
       send(id, *membership.entry.catch_up);
     }
@@ -132,22 +156,22 @@ void Core::State::advance_pair_joins(Run& run) {
 
 // Everybody was lost while all islands' outer parameters were merged. Whoever has a checkpoint of the newest merge goes on from there and
 // the others copy it; without one everybody merges anew what it had before. False: not yet.
-bool Core::State::restore_merged(Run& run) {
-  const TimePoint until = run.nobody_since + settings.restore_grace;
+bool GossipRule::restore_merged(Run& run) {
+  const TimePoint until = run.nobody_since + settings_.restore_grace;
   if (now() < until) {
     run.wait = Wait{"waits for the islands that were being merged", until};
     wake_at(until);
     return false;
   }
-  const Round own = run.last_trained();
+  const Round own = run.terms().last_trained();
   run.lineage.allow(own);
   const auto genuine = [&](const HeldCheckpoint& held) { return held.round > own && run.lineage.confirms(held.round, held.digest); };
   Round newest = own;
   bool anybody = false;
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::absent && may_come_back(run, id)) {
+    if (membership.record.state == MembershipState::absent && core_.may_come_back(run, id)) {
       anybody = true;
-      for (const HeldCheckpoint& held : islands.held(id, run.about.id).checkpoints) {
+      for (const HeldCheckpoint& held : islands_.held(id, run.about.id).checkpoints) {
         newest = genuine(held) ? std::max(newest, held.round) : newest;
       }
     }
@@ -160,23 +184,23 @@ bool Core::State::restore_merged(Run& run) {
     roll_back(run, newest);
   }
   for (auto& [id, membership] : run.memberships) {
-    if (newest == own || membership.record.state != MembershipState::absent || !may_come_back(run, id)) {
+    if (newest == own || membership.record.state != MembershipState::absent || !core_.may_come_back(run, id)) {
       continue;
     }
-    const std::vector<HeldCheckpoint>& held = islands.held(id, run.about.id).checkpoints;
+    const std::vector<HeldCheckpoint>& held = islands_.held(id, run.about.id).checkpoints;
     if (std::any_of(held.begin(), held.end(),
                     [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
-      add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
+      core_.add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
       membership.entry.assigned = newest;
-      activate(run, membership);
-      send_invite(run, membership);
+      core_.activate(run, membership);
+      invite(run, membership);
     }
   }
   return true;
 }
 
 // Who left last, of those that have the run's state, and of all.
-OwnCopies Core::State::own_copies(const Run& run) const {
+OwnCopies GossipRule::own_copies(const Run& run) const {
   OwnCopies copies;
   Epoch last;
   Epoch last_here;
@@ -190,15 +214,15 @@ OwnCopies Core::State::own_copies(const Run& run) const {
     if (membership.record.state != MembershipState::absent) {
       continue;
     }
-    const bool free = may_come_back(run, id);
+    const bool free = core_.may_come_back(run, id);
     copies.anybody = copies.anybody || free;
     if (has_state(run, id) && membership.record.left == last_here) {
       copies.newest.push_back(id);
     } else if (!has_state(run, id) && free) {
       copies.without.push_back(id);
     }
-    if ((!islands.alive(id) || !serves_another(run, id).empty()) && membership.record.left == last) {
-      copies.missing.push_back(islands.name_of(id));
+    if ((!islands_.alive(id) || !core_.serves_another(run, id).empty()) && membership.record.left == last) {
+      copies.missing.push_back(islands_.name_of(id));
     }
   }
   return copies;
@@ -206,11 +230,11 @@ OwnCopies Core::State::own_copies(const Run& run) const {
 
 // Nobody takes part. Those who left last go on, all in one epoch, so that they meet as they would have met: from memory, or from their own
 // checkpoints. The others copy one of them: what they decided with partners may be void, since those were told that they had left.
-void Core::State::restore_own(Run& run) {
+void GossipRule::restore_own(Run& run) {
   bool begun = run.data.begun();
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining) {
-      vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
+      core_.vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
       membership.entry.retry_at = now();
     }
     begun = begun || membership.progress.merged > Round(0);
@@ -219,7 +243,7 @@ void Core::State::restore_own(Run& run) {
   if (!copies.anybody) {
     return;  // the reason is that of advance_alone
   }
-  const TimePoint until = run.nobody_since + settings.restore_grace;
+  const TimePoint until = run.nobody_since + settings_.restore_grace;
   if (const std::optional<Wait> wait = decide_own_restore({now(), until, copies.missing, !copies.newest.empty(), begun})) {
     run.wait = *wait;
     if (wait->until) {
@@ -232,36 +256,36 @@ void Core::State::restore_own(Run& run) {
   for (const IslandId& id : chosen) {
     admit_with_own_state(run, id, MembershipState::absent);
   }
-  activate(run, chosen);
+  core_.activate(run, chosen);
   for (const IslandId& id : chosen) {
     if (run.memberships.at(id).entry.from != StartFrom::memory) {
-      send_invite(run, run.memberships.at(id));
+      invite(run, run.memberships.at(id));
     }
   }
 }
 
 // A connected island that could go on by itself.
-bool Core::State::has_state(const Run& run, const IslandId& id) const {
-  const HeldRun& held = islands.held(id, run.about.id);
-  return may_come_back(run, id) && (held.live || !held.checkpoints.empty());
+bool GossipRule::has_state(const Run& run, const IslandId& id) const {
+  const HeldRun& held = islands_.held(id, run.about.id);
+  return core_.may_come_back(run, id) && (held.live || !held.checkpoints.empty());
 }
 
-void Core::State::advance_pairs(Run& run) {
+void GossipRule::advance(Run& run) {
   const bool ended = std::any_of(run.memberships.begin(), run.memberships.end(),
                                  [](const auto& membership) { return membership.second.record.state == MembershipState::ended; });
-  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !run.islands_commit(run.lineage.committed()) && !restore_merged(run)) {
+  if (run.members.empty() && !ended && run.spec.merge_rounds > 0 && !islands_commit(run, run.lineage.committed()) && !restore_merged(run)) {
     return;
   }
   if (run.at_end()) {
-    advance_end(run);
+    core_.advance_end(run);
     return;
   }
   if (run.life.pausing() && run.members.empty() && run.life.enough().empty()) {
-    pause_now(run);
+    core_.pause_now(run);
     return;
   }
   advance_pair_joins(run);
-  advance_alone(run);
+  advance_alone(run, false);
   if (run.members.empty() && !run.life.over() && !ended) {
     restore_own(run);
   }
@@ -272,7 +296,7 @@ void Core::State::advance_pairs(Run& run) {
   if (run.life.over() || run.members.empty() || run.spec.merge_rounds == 0) {
     return;
   }
-  const Round own = run.last_trained();
+  const Round own = run.terms().last_trained();
   const Round number(std::max(run.lineage.committed().value, own.value) + 1);
   const OpenRound* merge = run.rounds().find(number);
   if (merge == nullptr) {
@@ -283,7 +307,7 @@ void Core::State::advance_pairs(Run& run) {
   TimePoint until = now();
   for (const IslandId& id : run.members) {
     if (merge->contribution_of(id) == nullptr) {
-      pending.push_back(islands.name_of(id));
+      pending.push_back(islands_.name_of(id));
       until = std::max(
           until, std::max(run.memberships.at(id).progress.progressed, merge->first_answer().value_or(now())) + run.spec.islands.deadline);
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/task_rule.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -11,22 +12,22 @@ constexpr std::size_t kCopies = 2;  // of everything that is needed
 }  // namespace
 
 // Who is connected, takes part, has this, and was not told to drop it.
-std::vector<IslandId> Core::State::holders_of(const Run& run, const Digest& digest) const {
+std::vector<IslandId> TaskRule::holders_of(const Run& run, const Digest& digest) const {
   std::vector<IslandId> holders = run.tasks().keepers(digest);
-  std::erase_if(holders, [&](const IslandId& id) { return !islands.alive(id) || !run.is_member(id); });
+  std::erase_if(holders, [&](const IslandId& id) { return !islands_.alive(id) || !run.is_member(id); });
   return holders;
 }
 
 // The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
-IslandId Core::State::copy_place(Run& run, Task& task) {
+IslandId TaskRule::copy_place(Run& run, Task& task) {
   const IslandId& owner = task.record().island;
-  const auto gets_data = [&](const IslandId& id) { return owner.empty() || paths.usable(owner, id, now()); };
-  const bool stays = !task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands.alive(task.copy_on());
+  const auto gets_data = [&](const IslandId& id) { return owner.empty() || core_.paths.usable(owner, id, now()); };
+  const bool stays = !task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands_.alive(task.copy_on());
   if (stays && gets_data(task.copy_on())) {
     return task.copy_on();
   }
   std::vector<IslandId> others;
-  std::ranges::copy_if(run.members, std::back_inserter(others), [&](const IslandId& id) { return id != owner && islands.stays(id); });
+  std::ranges::copy_if(run.members, std::back_inserter(others), [&](const IslandId& id) { return id != owner && islands_.stays(id); });
   if (std::ranges::any_of(others, gets_data)) {
     std::erase_if(others, [&](const IslandId& id) { return !gets_data(id); });
   } else if (stays) {
@@ -43,7 +44,7 @@ IslandId Core::State::copy_place(Run& run, Task& task) {
 }
 
 // Whoever made it and the second island keep it. While they do not have it, others that do stand in for them.
-bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
+bool TaskRule::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
   const IslandId copy = copy_place(run, task);
   std::vector<IslandId> others;
   std::size_t copies = 0;
@@ -58,16 +59,16 @@ bool Core::State::has_to_keep(Run& run, Task& task, const Digest& digest, const 
   return std::ranges::find(others, island) != others.end();
 }
 
-Content Core::State::content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const {
+Content TaskRule::content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const {
   return Content{digest, bytes, holders_of(run, digest)};
 }
 
 // The island works on this task, alone or as one of its group: with what, and from where.
-void Core::State::add_work(Run& run, const Task& task, const IslandId& island, Assignment& assignment) {
+void TaskRule::add_work(Run& run, const Task& task, const IslandId& island, Assignment& assignment) {
   const TaskRecord& value = task.record();
-  const auto group = runs.find(value.group);
-  const bool over = group != runs.end() && group->second.life.is(RunState::completed);
-  const bool helps = group != runs.end() && !over && task.has_member(island);
+  const auto group = runs_.find(value.group);
+  const bool over = group != runs_.end() && group->second.life.is(RunState::completed);
+  const bool helps = group != runs_.end() && !over && task.has_member(island);
   if (!task.running() || (value.island != island && !helps)) {
     return;
   }
@@ -84,7 +85,7 @@ void Core::State::add_work(Run& run, const Task& task, const IslandId& island, A
 }
 
 // What the island keeps of a task.
-void Core::State::add_kept(Run& run, Task& task, const IslandId& island, Assignment& assignment) {
+void TaskRule::add_kept(Run& run, Task& task, const IslandId& island, Assignment& assignment) {
   const TaskRecord& value = task.record();
   const IslandAssignment& told = run.tasks().told(island);
   const bool copies = copy_place(run, task) == island;
@@ -104,7 +105,7 @@ void Core::State::add_kept(Run& run, Task& task, const IslandId& island, Assignm
   }
 }
 
-Assignment Core::State::assignment_of(Run& run, const IslandId& island) {
+Assignment TaskRule::assignment_of(Run& run, const IslandId& island) {
   Assignment assignment;
   assignment.run = run.about.id;
   assignment.epoch = run.epoch;
@@ -128,18 +129,18 @@ Assignment Core::State::assignment_of(Run& run, const IslandId& island) {
   return assignment;
 }
 
-void Core::State::say_assignments(Run& run) {
-  const std::vector<Member> members = islands.members_of(run.members);
+void TaskRule::say_assignments(Run& run) {
+  const std::vector<Member> members = islands_.members_of(run.members);
   for (const IslandId& id : run.members) {
-    if (!islands.alive(id)) {
+    if (!islands_.alive(id)) {
       continue;
     }
     Assignment assignment = assignment_of(run, id);
     IslandAssignment& told = run.tasks().told(id);
-    if (told.tell(std::move(assignment), members, out)) {
+    if (told.tell(std::move(assignment), members, out_)) {
       send(id, told.whole(run.about.spec));
     } else if (!told.answered()) {
-      if (told.again(out)) {
+      if (told.again(out_)) {
         send(id, told.whole(run.about.spec));
       }
       wake_at(told.next_resend());

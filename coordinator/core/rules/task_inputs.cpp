@@ -2,12 +2,13 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/task_rule.hpp"
 
 namespace atl::coordinator {
 
 // Of an input that the island gets from nobody who has it one who has it; nothing where it gets all that somebody has.
-std::optional<IslandId> Core::State::holder_out_of_reach(const Run& run, const Task& task, const IslandId& island) const {
-  if (!paths.any(now())) {
+std::optional<IslandId> TaskRule::holder_out_of_reach(const Run& run, const Task& task, const IslandId& island) const {
+  if (!core_.paths.any(now())) {
     return std::nullopt;
   }
   std::vector<Digest> needed = {task.record().checkpoint};
@@ -16,8 +17,8 @@ std::optional<IslandId> Core::State::holder_out_of_reach(const Run& run, const T
   }
   for (const Digest& digest : needed) {
     const std::vector<IslandId> holders = digest.empty() ? std::vector<IslandId>{} : holders_of(run, digest);
-    const bool near =
-        std::ranges::any_of(holders, [&](const IslandId& holder) { return holder == island || paths.usable(holder, island, now(), true); });
+    const bool near = std::ranges::any_of(
+        holders, [&](const IslandId& holder) { return holder == island || core_.paths.usable(holder, island, now(), true); });
     if (!holders.empty() && !near) {
       return holders.front();
     }
@@ -26,7 +27,7 @@ std::optional<IslandId> Core::State::holder_out_of_reach(const Run& run, const T
 }
 
 // Members to which it would be of no use to give this task.
-std::vector<IslandId> Core::State::cut_from_inputs(const Run& run, const Task& task) const {
+std::vector<IslandId> TaskRule::cut_from_inputs(const Run& run, const Task& task) const {
   std::vector<IslandId> cut;
   std::ranges::copy_if(run.members, std::back_inserter(cut),
                        [&](const IslandId& id) { return holder_out_of_reach(run, task, id).has_value(); });
@@ -34,18 +35,18 @@ std::vector<IslandId> Core::State::cut_from_inputs(const Run& run, const Task& t
 }
 
 // An island that fetches what it does not get gives the task back, or its place in the group.
-void Core::State::leave_to_others(Run& run, Task& task) {
+void TaskRule::leave_to_others(Run& run, Task& task) {
   const auto holder_of_missing = [&](const IslandId& island) {
     const AssignmentReport* report = run.tasks().report_of(task.name(), island);
     return report != nullptr && report->state == "fetching" && report->error ? holder_out_of_reach(run, task, island) : std::nullopt;
   };
   if (const std::optional<IslandId> holder = holder_of_missing(task.record().island)) {
-    const std::string why = text_of_apart(task.record().island, *holder);
+    const std::string why = core_.text_of_apart(task.record().island, *holder);
     event(run.about.id, task.record().island, "warning", "task_out_of_reach",
-          "task " + task.name() + " is taken from island " + islands.name_of(task.record().island) +
+          "task " + task.name() + " is taken from island " + islands_.name_of(task.record().island) +
               ", which does not get what it needs: " + why,
           {Field{"task", task.name()}});
-    task.record().group.empty() ? task.wait_again(out) : dissolve_group(run, task, why);
+    task.record().group.empty() ? task.wait_again(out_) : dissolve_group(run, task, why);
     touch(run);
     return;
   }
@@ -53,13 +54,13 @@ void Core::State::leave_to_others(Run& run, Task& task) {
   std::ranges::copy_if(task.record().members, std::back_inserter(gone),
                        [&](const IslandId& id) { return holder_of_missing(id).has_value(); });
   if (!gone.empty()) {
-    task.drop_members(gone, out);
+    task.drop_members(gone, out_);
     touch(run);
   }
 }
 
 // Of tasks that no member could do, for none gets all that they need: who has to reach whom.
-void Core::State::say_what_is_out_of_reach(Run& run, const std::vector<WaitingTask>& waiting) {
+void TaskRule::say_what_is_out_of_reach(Run& run, const std::vector<WaitingTask>& waiting) {
   for (const WaitingTask& one : waiting) {
     const Task& task = run.tasks().at(one.task);
     const bool anybody =
@@ -69,8 +70,9 @@ void Core::State::say_what_is_out_of_reach(Run& run, const std::vector<WaitingTa
     }
     for (const IslandId& island : run.members) {
       if (const std::optional<IslandId> holder = holder_out_of_reach(run, task, island)) {
-        const std::optional<TimePoint> change = paths.next_change(now());
-        run.wait = Wait{"task " + one.task + " waits for an island that gets all that it needs: " + text_of_apart(island, *holder), change};
+        const std::optional<TimePoint> change = core_.paths.next_change(now());
+        run.wait =
+            Wait{"task " + one.task + " waits for an island that gets all that it needs: " + core_.text_of_apart(island, *holder), change};
         if (change) {
           wake_at(*change);
         }

@@ -2,39 +2,30 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/round_rule.hpp"
 
 namespace atl::coordinator {
 namespace {
 
 constexpr double kToldWait = 1.0;             // seconds that a trainer waited for a result, and
 constexpr double kToldShare = 0.1;            // the share of a round: less is not worth an event
-constexpr std::size_t kUnmerged = 64;         // contributions of an island; a trainer merges within a few rounds
 constexpr std::size_t kAccountedWaits = 256;  // of an island; its spans come within seconds
 
 }  // namespace
 
-void Progress::contribute(const LastContribution& contribution) {
-  last = contribution;
-  unmerged[contribution.round] = contribution;
-  if (unmerged.size() > kUnmerged) {
-    unmerged.erase(unmerged.begin());
-  }
-}
-
 // Results are merged in another order than their rounds have where fragments overlap, and not at all where a newer one of the fragment
 // came.
-void Core::State::on_merged(Run& run, Membership& membership, const Merged& message) {
+void RoundRule::hear(Run& run, Membership& membership, const Merged& message) {
   Progress& progress = membership.progress;
   const bool older = message.round <= progress.merged && progress.merged.value > 0;
   if ((older && !progress.unmerged.contains(message.round)) ||
-      (!run.islands_commit(message.round) && message.round > run.lineage.committed())) {
+      (!islands_commit(run, message.round) && message.round > run.lineage.committed())) {
     return;
   }
   progress.settled = true;
   if (!older) {
     progress.merged = message.round;
-    note_own_round(run, message.round);
-    note_pair_round(run, membership, message);
+    on_merged_newer(run, membership, message);
   }
   MetricRecord metric = metric_of(run, membership, message.round);
   metric.step = message.step;
@@ -47,7 +38,7 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
     progress.unmerged.erase(found);
     record_unmerged(run, membership, message.round, fragment);
   } else {
-    const Island& island = islands.at(membership.record.island);
+    const Island& island = islands_.at(membership.record.island);
     const auto report = island.reports.find(run.about.id);
     metric.training_loss = report == island.reports.end() ? kNotMeasured : report->second.training_loss;
   }
@@ -56,7 +47,7 @@ void Core::State::on_merged(Run& run, Membership& membership, const Merged& mess
 }
 
 // What is known of an island's round from its contribution.
-MetricRecord Core::State::metric_of(const Run& run, const Membership& membership, Round round) const {
+MetricRecord RoundRule::metric_of(const Run& run, const Membership& membership, Round round) const {
   MetricRecord metric;
   metric.time = now();
   metric.run = run.about.id;
@@ -73,10 +64,10 @@ MetricRecord Core::State::metric_of(const Run& run, const Membership& membership
 }
 
 // Committed rounds before this one (of this fragment) whose results the island's trainer will not merge any more: they have a row, too.
-void Core::State::record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment) {
+void RoundRule::record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment) {
   std::map<Round, LastContribution>& unmerged = membership.progress.unmerged;
   for (auto at = unmerged.begin(); at != unmerged.end() && at->first < before;) {
-    const bool committed = run.islands_commit(at->first) || at->first <= run.lineage.committed();
+    const bool committed = islands_commit(run, at->first) || at->first <= run.lineage.committed();
     if ((fragment && at->second.fragment != *fragment) || !committed) {
       ++at;
       continue;
@@ -87,7 +78,7 @@ void Core::State::record_unmerged(const Run& run, Membership& membership, Round 
 }
 
 // Numbers of a trainer's own go to the tape.
-void Core::State::tell_own_metrics(const Run& run, const Membership& membership, const Merged& message) {
+void RoundRule::tell_own_metrics(const Run& run, const Membership& membership, const Merged& message) {
   if (message.metrics.empty()) {
     return;
   }
@@ -98,27 +89,14 @@ void Core::State::tell_own_metrics(const Run& run, const Membership& membership,
     fields.push_back(Field{"metric." + metric.name, metric.value});
   }
   event(run.about.id, membership.record.island, "debug", "own_metrics",
-        "island " + islands.name_of(membership.record.island) + " at round " + std::to_string(message.round.value) + ": " + bounded(text),
+        "island " + islands_.name_of(membership.record.island) + " at round " + std::to_string(message.round.value) + ": " + bounded(text),
         std::move(fields));
 }
 
-std::string Core::State::text_of(const WaitKey& key) const {
-  switch (key.what) {
-    case WaitFor::ready:
-      return islands.name_of(key.island) + " to be ready";
-    case WaitFor::link:
-      return key.from.empty() ? "the exchange of " + islands.name_of(key.island)
-                              : "the link " + islands.name_of(key.from) + " → " + islands.name_of(key.island);
-    case WaitFor::commit:
-      return "the coordinator to commit";
-  }
-  return "";
-}
-
 // Counts what an island waited for a round's result, by whom it waited for; a wait that matters is told.
-void Core::State::account_wait(Run& run, Membership& membership, Round round, double wait_seconds) {
+void RoundRule::account_wait(Run& run, Membership& membership, Round round, double wait_seconds) {
   const std::vector<RoundTimes> times = run.lineage.times_until(round);
-  if (!(wait_seconds > 0) || run.islands_commit(round) || times.empty()) {
+  if (!(wait_seconds > 0) || islands_commit(run, round) || times.empty()) {
     return;
   }
   std::string causes;
@@ -129,11 +107,11 @@ void Core::State::account_wait(Run& run, Membership& membership, Round round, do
   for (const WaitShare& share : membership.progress.accounted.back().shares) {
     const WaitKey key{share.what, share.island, share.from};
     membership.progress.waits[key] += share.seconds;
-    causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + text_of(key);
+    causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + core_.text_of(key);
   }
   if (wait_seconds >= std::max(kToldWait, seconds(run.in_rounds().last_round) * kToldShare)) {
     event(run.about.id, membership.record.island, "info", "island_waited",
-          "island " + islands.name_of(membership.record.island) + " waited for round " + std::to_string(round.value) + ": " + causes,
+          "island " + islands_.name_of(membership.record.island) + " waited for round " + std::to_string(round.value) + ": " + causes,
           {Field{"round", static_cast<std::int64_t>(round.value)}, Field{"seconds", wait_seconds}});
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/rules/round_rule.hpp"
 #include "strategies/aggregate.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
@@ -13,115 +14,91 @@
 namespace atl::coordinator {
 namespace {
 
-constexpr std::uint64_t kRoundsAhead = 64;  // of the newest committed one that a contribution may be for
-// The same where rounds close with a quorum: a contribution that missed its round is for the next one of its fragment.
-constexpr std::uint64_t kRoundsAheadWithQuorum = 1024;
-
 // How stale the next member's contribution was, and what was overwritten before it.
 void note_fate(RoundRecord& round, const Contribution* contribution) {
   round.staleness.push_back(contribution == nullptr ? 0 : contribution->staleness);
   round.overwritten.push_back(contribution == nullptr ? 0 : contribution->overwritten);
 }
 
-std::uint64_t rounds_ahead(const Run& run) { return run.closes_with_quorum() ? kRoundsAheadWithQuorum : kRoundsAhead; }
-
 }  // namespace
 
 // Whether a member says this in the present epoch; else it is told what the present epoch is.
-bool Core::State::current(Run& run, Membership& membership, Epoch epoch) {
+bool RoundRule::current(Run& run, Membership& membership, Epoch epoch) {
   if (epoch != run.epoch || !run.is_member(membership.record.island)) {
-    send(membership.record.island, new_epoch_of(run, membership.record.island));
+    send(membership.record.island, core_.new_epoch_of(run, membership.record.island));
     return false;
   }
   return true;
 }
 
 // It did not hear that this round is committed.
-void Core::State::answer_committed(Run& run, Membership& membership, Round round, const Digest& digest) {
+void RoundRule::answer_committed(Run& run, Membership& membership, Round round, const Digest& digest) {
   const Committed* found = run.lineage.recent(round);
   if (found == nullptr || (!digest.empty() && digest != found->digest)) {
-    send(membership.record.island, new_epoch_of(run, membership.record.island));
+    send(membership.record.island, core_.new_epoch_of(run, membership.record.island));
     return;
   }
-  send(membership.record.island, commit_of(run, membership.record.island, *found));
+  send(membership.record.island, core_.commit_of(run, membership.record.island, *found));
 }
 
-void Core::State::on_ready(Run& run, Membership& membership, const atl::Ready& message) {
-  if (run.islands_commit(message.round)) {
-    if (message.round > membership.progress.last.round) {
-      forgive(run, membership);
-    }
-    membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
-    look_for_alike(run, membership, message);
-    if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part == membership.record.part) {
-      run.data.count_in(message.data, message.sequences, out);
-    }
-    membership.progress.settled =
-        current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told
-    return;
+void RoundRule::hear(Run& run, Membership& membership, const atl::Ready& message) {
+  if (islands_commit(run, message.round)) {
+    hear_own(run, membership, message);
+  } else if (run.lineage.initialised()) {
+    hear_collected(run, membership, message);
   }
-  if (message.round == Round(0)) {
-    on_initial(run, membership, message);
-    return;
-  }
-  if (!run.lineage.initialised()) {
-    return;
-  }
+}
+
+// A contribution to a round that is planned here.
+void RoundRule::hear_collected(Run& run, Membership& membership, const atl::Ready& message) {
   if (message.round <= run.lineage.committed()) {
     answer_committed(run, membership, message.round, Digest{});
     return;
   }
-  if (!current(run, membership, message.epoch) ||
-      (!run.has_own_outer_state() && message.round.value > run.lineage.committed().value + rounds_ahead(run))) {
-    return;
-  }
-  // With overlap it was said, or said again, before the island heard of the newest commits: any digest of the run's history will do.
-  if (!run.has_own_outer_state() && message.round == run.lineage.next() && message.digest != run.lineage.digest() &&
-      !run.lineage.on_history(message.digest)) {
-    leave_epoch(run, membership.record.island, "its state is not that of round " + std::to_string(run.lineage.committed().value), true);
-    return;
-  }
-  const bool counted = run.closes_with_quorum() && message.data.to <= run.data.position(message.data.part);  // with one that it made later
-  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
-    leave_epoch(run, membership.record.island, why, true);
-    return;
-  }
-  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
-    leave_epoch(run, membership.record.island, why, true);
-    offend(run, membership.record.island, why);
+  if (!current(run, membership, message.epoch) || !fits(run, membership, message) ||
+      !is_in_place(run, membership, message.round, message.fragment, message.data)) {
     return;
   }
   run.data.claim(message.data);
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
-  const std::uint64_t tokens = run.has_own_outer_state() ? 0 : message.tokens;
+  const std::uint64_t tokens = trains() ? message.tokens : 0;
   membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
   look_for_alike(run, membership, message);
   contribute(run, membership, message.round, contribution_in(message));
 }
 
+// Whether a contribution, or what is said instead of one, is of the fragment of its round and of data that can count. Else its island was
+// left out.
+bool RoundRule::is_in_place(Run& run, Membership& membership, Round round, std::uint32_t fragment, const DataRange& data) {
+  const IslandId island = membership.record.island;
+  if (const std::string why = run.data.stale(membership.record.part, data); !why.empty() && !closing_.is_counted(run, data)) {
+    core_.leave_epoch(run, island, why, true);
+    return false;
+  }
+  if (const std::string why = misplaced(run, round, fragment, data); !why.empty()) {
+    core_.leave_epoch(run, island, why, true);
+    core_.offend(run, island, why);
+    return false;
+  }
+  return true;
+}
+
 // Two islands that train the same are one: the run goes on, and its operator hears of it.
-void Core::State::look_for_alike(Run& run, const Membership& membership, const atl::Ready& message) {
+void RoundRule::look_for_alike(Run& run, const Membership& membership, const atl::Ready& message) {
   run.alike.look(membership.record.island, membership.record.part, message.round, message.fragment, message.fingerprint);
   if (run.alike.take_news(message.round)) {
     event(run.about.id, {}, "warning", "islands_alike",
-          text_of_alike(run) + ": their contributions to round " + std::to_string(message.round.value) +
+          core_.text_of_alike(run) + ": their contributions to round " + std::to_string(message.round.value) +
               " have the same values, so they compute what one of them would. Give each island data of its own; a program of your own "
               "chooses "
               "its samples by island.part, island.parts, island.seed and island.position",
-          {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"members", islands.names_of(run.alike.islands())}});
+          {Field{"round", static_cast<std::int64_t>(message.round.value)}, Field{"members", islands_.names_of(run.alike.islands())}});
   }
-}
-
-// "islands a and b train on the same data in the same order"; empty: nobody does.
-std::string Core::State::text_of_alike(const Run& run) const {
-  std::vector<std::string> names = islands.names_of(run.alike.islands());
-  std::ranges::sort(names);
-  return names.empty() ? "" : bounded("islands " + list_of(names)) + " train on the same data in the same order";
 }
 
 // Why a contribution can be none to its round: it is of another fragment than the round, or of data that are far from what is committed.
 // Empty: it may be one.
-std::string Core::State::misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data) {
+std::string RoundRule::misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data) {
   const std::uint64_t position = run.data.position(data.part);
   if (data.to > position && data.to - position > kSequencesAhead) {
     return "its contribution claims sequence " + std::to_string(data.to) + " of its data, of which " + std::to_string(position) +
@@ -135,8 +112,8 @@ std::string Core::State::misplaced(const Run& run, Round round, std::uint32_t fr
   return "";
 }
 
-void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn& message) {
-  if (run.islands_commit(message.round)) {
+void RoundRule::hear(Run& run, Membership& membership, const Withdrawn& message) {
+  if (islands_commit(run, message.round)) {
     if (message.round > membership.progress.last.round) {  // else it is repeated
       membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
       reject(run, membership, message);
@@ -150,25 +127,17 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
     answer_committed(run, membership, message.round, Digest{});
     return;
   }
-  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + rounds_ahead(run)) {
+  if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + closing_.rounds_ahead()) {
     return;
   }
-  const bool counted = run.closes_with_quorum() && message.data.to <= run.data.position(message.data.part);
-  if (const std::string why = run.data.stale(membership.record.part, message.data); !why.empty() && !counted) {
-    leave_epoch(run, membership.record.island, why, true);
-    return;
-  }
-  if (const std::string why = misplaced(run, message.round, message.fragment, message.data); !why.empty()) {
-    leave_epoch(run, membership.record.island, why, true);
-    offend(run, membership.record.island, why);
+  if (!is_in_place(run, membership, message.round, message.fragment, message.data)) {
     return;
   }
   run.data.claim(message.data);
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
   membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
-  const DataRange data = run.closes_with_quorum() ? DataRange{} : message.data;  // counted with its next contribution that counts
-  Contribution withdrawn{true, 0, message.fragment, 0, data, 0};
+  Contribution withdrawn{true, 0, message.fragment, 0, closing_.withdrawn_data(message.data), 0};
   withdrawn.why_not = bounded(message.error.why, 512);
   withdrawn.spoilt = known ? round->contribution_of(membership.record.island)->spoilt
                            : message.error.code == Code::corrupt && message.fate != Fate::overrun;
@@ -180,29 +149,29 @@ void Core::State::on_withdrawn(Run& run, Membership& membership, const Withdrawn
 
 // The verdict of an island on its own contribution. A contribution that came after the last round of its fragment has none: its island
 // tells of it itself.
-void Core::State::reject(Run& run, Membership& membership, const Withdrawn& message) {
+void RoundRule::reject(Run& run, Membership& membership, const Withdrawn& message) {
   tell_rejected(run, membership, message);
   if (message.fate != Fate::overrun && message.error.code == Code::corrupt) {
-    offend(run, membership.record.island, bounded(message.error.why, 512));
+    core_.offend(run, membership.record.island, bounded(message.error.why, 512));
   }
 }
 
-void Core::State::tell_rejected(const Run& run, const Membership& membership, const Withdrawn& message) {
+void RoundRule::tell_rejected(const Run& run, const Membership& membership, const Withdrawn& message) {
   if (message.fate == Fate::overrun) {
     return;
   }
   event(run.about.id, membership.record.island, "warning", "contribution_rejected",
-        "the contribution of island " + islands.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
+        "the contribution of island " + islands_.name_of(membership.record.island) + " to round " + std::to_string(message.round.value) +
             " does not count: " + bounded(message.error.why),
         {Field{"round", static_cast<std::int64_t>(message.round.value)}});
 }
 
 // Others' contributions count: whose own was not fit to has offended. Where nobody's was, no island is to blame. False: somebody was
 // quarantined, and what that means is decided anew.
-bool Core::State::blame_withdrawn(Run& run, Round number, const std::vector<IslandId>& participants) {
+bool RoundRule::blame_withdrawn(Run& run, Round number, const std::vector<IslandId>& participants) {
   for (const IslandId& id : participants) {
     if (const std::optional<std::string> offence = run.rounds().at(number).take_offence(id)) {
-      offend(run, id, *offence);
+      core_.offend(run, id, *offence);
       if (!run.is_member(id)) {
         return false;
       }
@@ -212,7 +181,7 @@ bool Core::State::blame_withdrawn(Run& run, Round number, const std::vector<Isla
 }
 
 // Nobody's contribution counts: the round has a result of nothing, and the islands train on.
-void Core::State::tell_skipped(const Run& run, Round number, const std::string& why) {
+void RoundRule::tell_skipped(const Run& run, Round number, const std::string& why) {
   if (run.rounds().find(number)->attempt() > Attempt(0)) {
     return;  // told with the first attempt
   }
@@ -220,18 +189,16 @@ void Core::State::tell_skipped(const Run& run, Round number, const std::string& 
         {Field{"round", static_cast<std::int64_t>(number.value)}});
 }
 
-void Core::State::contribute(Run& run, Membership& membership, Round round, const Contribution& contribution) {
+void RoundRule::contribute(Run& run, Membership& membership, Round round, const Contribution& contribution) {
   const IslandId& island = membership.record.island;
-  if (const Island* leaver = islands.find(island); leaver != nullptr && leaver->leaving() && leaver->departure.contributes) {
+  if (const Island* leaver = islands_.find(island); leaver != nullptr && leaver->leaving() && leaver->departure.contributes) {
     membership.leaves_after = std::max(membership.leaves_after.value_or(round), round);  // the one that it announced
-    islands.contributed(island);
+    islands_.contributed(island);
   }
   if (membership.leaves_after && round > *membership.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
   }
-  if (run.closes_with_quorum()) {
-    run.rounds().forget_others(island, round, contribution.fragment);
-  }
+  closing_.before_contribution(run, island, round, contribution.fragment);
   OpenRound& open = run.rounds().open(round);
   const OpenRound::Acceptance acceptance = open.accepts(island);
   if (acceptance == OpenRound::Acceptance::no) {
@@ -244,7 +211,7 @@ void Core::State::contribute(Run& run, Membership& membership, Round round, cons
   touch(run);
 }
 
-void Core::State::advance_rounds(Run& run) {
+void RoundRule::advance_rounds(Run& run) {
   if (run.members.empty()) {
     return;
   }
@@ -263,7 +230,7 @@ void Core::State::advance_rounds(Run& run) {
 }
 
 // What a wait of the newest round is for is said; the rounds behind it have to wait anyway.
-void Core::State::wait_for(Run& run, const Wait& wait) {
+void RoundRule::wait_for(Run& run, const Wait& wait) {
   if (wait.until) {
     wake_at(*wait.until);
   }
@@ -272,29 +239,22 @@ void Core::State::wait_for(Run& run, const Wait& wait) {
   }
 }
 
-void Core::State::advance_collecting(Run& run, Round number) {
+void RoundRule::advance_collecting(Run& run, Round number) {
   keep_pace(run, number);
-  if (run.closes_with_quorum()) {
-    tell_of_grace(run);
-    OpenRound& round = run.rounds().at(number);
-    const auto on_time = std::ranges::count_if(
-        run.members, [&](const IslandId& id) { return answer_in(run, round, id) == Answer::ready && !late(run, round, id); });
-    round.note_quorum(static_cast<std::size_t>(on_time) >= std::min<std::size_t>(run.spec.strategy.quorum, run.members.size()), now());
-    if (run.rounds().follows_open_one(number)) {
-      return;  // what its contributions are formed against is not there yet
-    }
+  if (!closing_.may_close(run, number)) {
+    return;
   }
   const RoundDecision decision = decide_round(round_input(run, number));
   const bool skip = decision.kind == RoundDecision::Kind::skip;
   wait_for(run, decision.wait);
   if (decision.kind == RoundDecision::Kind::hopeless) {
-    end_run(run, RunState::failed, decision.wait.text, Error{Code::corrupt, decision.wait.text});
+    core_.end_run(run, RunState::failed, decision.wait.text, Error{Code::corrupt, decision.wait.text});
   }
   if (decision.kind != RoundDecision::Kind::plan && !skip) {
     return;
   }
   for (const IslandId& id : decision.left_out) {
-    leave_epoch(run, id, decision.why_left_out, !decision.stragglers);
+    core_.leave_epoch(run, id, decision.why_left_out, !decision.stragglers);
   }
   if (run.members.size() < run.spec.islands.min) {
     return;
@@ -309,20 +269,16 @@ void Core::State::advance_collecting(Run& run, Round number) {
       !std::ranges::all_of(decision.participants, [&](const IslandId& id) { return run.is_member(id); })) {
     return;  // somebody was quarantined: what that means is decided anew
   }
-  if (const std::optional<Wait> apart = wait_for_paths(run)) {
+  if (const std::optional<Wait> apart = core_.wait_for_paths(run)) {
     wait_for(run, *apart);
     stand(run, number, apart->text);
     return;
   }
-  for (const IslandId& id : decision.participants) {
-    if (run.closes_with_quorum() && answer_in(run, run.rounds().at(number), id) == Answer::none) {
-      run.rounds().at(number).forget(id);  // formed against older outer parameters: it is for the next round by the time it is formed anew
-    }
-  }
-  const DetourDecision detour = detour_among(run, decision.participants);
+  closing_.before_plan(run, number, decision.participants);
+  const DetourDecision detour = core_.detour_among(run, decision.participants);
   if (!detour.left_out.empty() && run.members.size() >= run.spec.islands.min + detour.left_out.size()) {
     for (const IslandId& id : detour.left_out) {
-      leave_epoch(run, id, why_apart(id, decision.participants), !steadiness.restless(id, decision.participants));
+      core_.leave_epoch(run, id, core_.why_apart(id, decision.participants), !core_.steadiness.restless(id, decision.participants));
     }
     return;  // what that means is decided anew
   }
@@ -333,7 +289,7 @@ void Core::State::advance_collecting(Run& run, Round number) {
   plan(run, number, decision.participants, detour.left_out.empty() ? detour.shares : std::vector<std::uint8_t>());
 }
 
-RoundInput Core::State::round_input(Run& run, Round number) {
+RoundInput RoundRule::round_input(Run& run, Round number) {
   const OpenRound& round = run.rounds().at(number);
   RoundInput input;
   input.now = now();
@@ -347,36 +303,33 @@ RoundInput Core::State::round_input(Run& run, Round number) {
   }
   for (const IslandId& id : run.members) {
     const Contribution* contribution = round.contribution_of(id);
-    input.members.push_back(
-        RoundMember{id, islands.name_of(id), answer_in(run, round, id), late(run, round, id), run.memberships.at(id).progress.trainer_lost,
-                    contribution == nullptr ? std::string() : contribution->why_not, run.memberships.at(id).progress.let_in});
+    input.members.push_back(RoundMember{id, islands_.name_of(id), closing_.answer_in(run, round, id), closing_.late(run, round, id),
+                                        run.memberships.at(id).progress.trainer_lost,
+                                        contribution == nullptr ? std::string() : contribution->why_not,
+                                        run.memberships.at(id).progress.let_in});
   }
-  input.may_skip = !run.has_own_outer_state();
+  input.may_skip = trains();
   input.skipped = run.in_rounds().skipped;
   input.last_round = run.in_rounds().last_round;
-  if (run.closes_with_quorum()) {
-    input.quorum = run.spec.strategy.quorum;
-    input.quorum_since = round.quorum_since();
-    input.grace = grace_in(run, round);
-  }
+  closing_.describe(run, round, input);
   input.hold = hold_for_joiners(run);
   return input;
 }
 
 // Contributions whose norm is out of all proportion, or that claim more tokens than they can hold, do not count: their islands receive the
 // result, and are named.
-void Core::State::reject_unbelievable(Run& run, Round number) {
+void RoundRule::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
   AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
   // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
-  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && !run.closes_with_quorum()) {
+  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && closing_.bounds_steps()) {
     amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
   }
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
-      amounts.amounts.push_back({id, contribution.tokens, missed_by(run, contribution), contribution.steps > 0});
+      amounts.amounts.push_back({id, contribution.tokens, closing_.missed_by(run, contribution), contribution.steps > 0});
       fragment = contribution.fragment;
     }
   }
@@ -387,7 +340,7 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
     }
     std::erase_if(amounts.amounts, [&rejected = id](const JudgedAmount& judged) { return judged.island == rejected; });
   }
-  if (run.has_own_outer_state()) {
+  if (!trains()) {
     return;  // the merge of all islands' models is weighted by all that they trained on
   }
   for (const auto& [id, why] : decide_amounts(amounts)) {
@@ -397,8 +350,15 @@ void Core::State::reject_unbelievable(Run& run, Round number) {
   }
 }
 
+// What the guard of norms looks at. An island may claim as many inner steps as a round has, once more for each round that it missed: with
+// more it could claim any norm.
+JudgedNorm RoundRule::judged(const Run& run, const IslandId& island, const Contribution& contribution) const {
+  const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + closing_.missed_by(run, contribution));
+  return {island, contribution.norm, closing_.spanned_by(run, contribution), std::min(contribution.steps, most)};
+}
+
 // False: somebody was quarantined, and the round is given up.
-bool Core::State::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
+bool RoundRule::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
   OpenRound& round = run.rounds().at(number);
   const Contribution rejected = *round.contribution_of(island);
   round.reject(island, why);
@@ -406,15 +366,15 @@ bool Core::State::reject_contribution(Run& run, Round number, const IslandId& is
                        rejected.tokens, rejected.overwritten});
   fields.insert(fields.begin(), Field{"round", static_cast<std::int64_t>(number.value)});
   event(run.about.id, island, "warning", "contribution_rejected",
-        "the contribution of island " + islands.name_of(island) + " to round " + std::to_string(number.value) + " does not count: " + why,
+        "the contribution of island " + islands_.name_of(island) + " to round " + std::to_string(number.value) + " does not count: " + why,
         std::move(fields));
-  offend(run, island, why);
+  core_.offend(run, island, why);
   return run.rounds().find(number) != nullptr;
 }
 
-void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
+void RoundRule::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
   OpenRound& round = run.rounds().at(number);
-  round.plan_attempt(participants, out, std::move(shares));
+  round.plan_attempt(participants, out_, std::move(shares));
   RoundRecord value = record_of(run, number, round);
   value.members = round.plan().members;
   value.tokens = round.plan().tokens;
@@ -426,7 +386,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
     note_fate(value, contribution);
   }
   record(std::move(value));
-  const std::vector<std::string> names = islands.names_of(participants);
+  const std::vector<std::string> names = islands_.names_of(participants);
   event(run.about.id, {}, "debug", "round_planned",
         "round " + std::to_string(number.value) + " of run " + run.about.name + ", attempt " + std::to_string(round.attempt().value) +
             ": " + list_of(names) + " exchange",
@@ -437,7 +397,7 @@ void Core::State::plan(Run& run, Round number, const std::vector<IslandId>& part
   touch(run);
 }
 
-RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound& round) const {
+RoundRecord RoundRule::record_of(const Run& run, Round number, const OpenRound& round) const {
   RoundRecord value;
   value.run = run.about.id;
   value.lineage = run.lineage.number();
@@ -451,12 +411,12 @@ RoundRecord Core::State::record_of(const Run& run, Round number, const OpenRound
 
 // The order is the same for all, but for islands whose contribution does not count. Again: it names everybody, as an island may not know
 // the epoch's members.
-void Core::State::send_exchange(Run& run, Round number, const std::vector<IslandId>& to, bool again) {
+void RoundRule::send_exchange(Run& run, Round number, const std::vector<IslandId>& to, bool again) {
   if (to.empty()) {
     return;
   }
   const OpenRound& round = run.rounds().at(number);
-  const bool norms = run.closes_with_quorum() || needs_norms(run.spec.strategy.aggregator);
+  const bool norms = closing_.needs_norms() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
   if (const double largest = round.largest_norm(); !norms && largest > 0) {
@@ -471,7 +431,7 @@ void Core::State::send_exchange(Run& run, Round number, const std::vector<Island
   }
 }
 
-void Core::State::commit(Run& run, Round number, const Digest& digest) {
+void RoundRule::commit(Run& run, Round number, const Digest& digest) {
   const OpenRound round = run.rounds().close(number);
   const AttemptPlan& plan = round.plan();
   RoundRecord value = record_of(run, number, round);
@@ -487,14 +447,14 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const Contribution* found = round.contribution_of(plan.members[i]);
     const Contribution contribution = found == nullptr ? Contribution{} : *found;
-    const DataRange data = run.closes_with_quorum() ? counted_by(run, contribution) : contribution.data;
+    const DataRange data = closing_.counted_by(run, contribution);
     value.data.push_back(data);
     note_fate(value, found);
     sequences += plan.tokens[i] > 0 ? data.sequences() : 0;
-    run.data.count_in(data, contribution.sequences, out);
+    run.data.count_in(data, contribution.sequences, out_);
   }
-  if (const std::optional<std::uint32_t> fragment = round.fragment(); fragment && run.closes_with_quorum()) {
-    run.in_rounds().newest[*fragment] = number;
+  if (const std::optional<std::uint32_t> fragment = round.fragment()) {
+    closing_.on_committed(run, number, *fragment);
   }
   const std::vector<DataRange> parts = run.data.snapshot();
   value.parts = value.checkpoint ? parts : std::vector<DataRange>();
@@ -506,31 +466,31 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
   run.in_rounds().stand.reset();
   run.last_commit = now();
   run.lineage.commit(Committed{number, round.attempt(), digest, value.checkpoint, plan.members, round.times(now()), parts});
-  run.lineage.decide_in(run.epoch, settings.generation);
+  run.lineage.decide_in(run.epoch, settings_.generation);
   record(value);
   record(run.to_record());
   tell_commit(run, value);
   note_accepted(run, round);
   note_shares(run, plan);
   if (value.checkpoint) {
-    ask_for_copy(run, number, round.holders(digest), parts);
+    core_.ask_for_copy(run, number, round.holders(digest), parts);
   }
   const Committed committed{number, round.attempt(), digest, value.checkpoint, {}};
   for (const IslandId& id : plan.members) {
     if (round.contribution_of(id) != nullptr) {
-      islands.contributed(id);  // what was coming has come
+      islands_.contributed(id);  // what was coming has come
     }
     if (round.holds_result(id, digest)) {
-      send(id, commit_of(run, id, committed));
+      send(id, core_.commit_of(run, id, committed));
       run.memberships.at(id).entry.failures = 0;
       run.memberships.at(id).entry.misfits = 0;
     }
   }
   run.in_rounds().skipped =
       std::ranges::all_of(plan.tokens, [](std::uint64_t each) { return each == 0; }) ? run.in_rounds().skipped + 1 : 0;
-  end_by_tokens(run);
+  core_.end_by_tokens(run);
   for (auto& [id, membership] : run.memberships) {
-    if (islands.trains(id, run.about.id).value_or(true)) {
+    if (islands_.trains(id, run.about.id).value_or(true)) {
       membership.progress.trainer_lost.reset();  // it begins the next round with the others
     }
     membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
@@ -539,13 +499,13 @@ void Core::State::commit(Run& run, Round number, const Digest& digest) {
 }
 
 // Every member is to write a checkpoint of this round.
-bool Core::State::wants_checkpoint(const Run& run, Round number) const {
+bool RoundRule::wants_checkpoint(const Run& run, Round number) const {
   const bool due_round = run.spec.checkpoint.every_rounds > 0 && number.value % run.spec.checkpoint.every_rounds == 0;
-  const bool leaving = std::ranges::any_of(run.members, [&](const IslandId& id) { return islands.leaving(id); });
+  const bool leaving = std::ranges::any_of(run.members, [&](const IslandId& id) { return islands_.leaving(id); });
   return due_round || leaving || run.life.pauses_after() == number || number.value >= run.spec.rounds;
 }
 
-void Core::State::tell_commit(const Run& run, const RoundRecord& round) {
+void RoundRule::tell_commit(const Run& run, const RoundRecord& round) {
   std::uint64_t tokens = 0;
   std::vector<std::string> samples;
   for (std::size_t i = 0; i < round.members.size(); ++i) {
@@ -559,11 +519,11 @@ void Core::State::tell_commit(const Run& run, const RoundRecord& round) {
         {Field{"round", static_cast<std::int64_t>(round.round.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt.value)},
          Field{"islands", static_cast<std::int64_t>(round.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
          Field{"seconds", seconds(run.in_rounds().last_round)}, Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
-         Field{"members", islands.names_of(round.members)}, Field{"member_tokens", round.tokens}, Field{"data", samples},
+         Field{"members", islands_.names_of(round.members)}, Field{"member_tokens", round.tokens}, Field{"data", samples},
          Field{"digest", to_hex(round.digest)}, Field{"checkpoint", std::int64_t{round.checkpoint ? 1 : 0}}});
 }
 
-void Core::State::note_accepted(Run& run, const OpenRound& round) {
+void RoundRule::note_accepted(Run& run, const OpenRound& round) {
   for (const auto& [id, contribution] : round.contributions()) {
     const auto membership = run.memberships.find(id);
     if (contribution.withdrawn || membership == run.memberships.end()) {
@@ -575,14 +535,14 @@ void Core::State::note_accepted(Run& run, const OpenRound& round) {
 }
 
 // After an accepted contribution; enough of them in a row and offences are forgotten.
-void Core::State::forgive(Run& run, const Membership& membership) {
+void RoundRule::forgive(Run& run, const Membership& membership) {
   if (run.guards.accepted(membership.record.island, membership.record.state == MembershipState::active)) {
-    save(run, membership);
+    core_.save(run, membership);
   }
 }
 
 // Each member's share of the committed tokens.
-void Core::State::note_shares(Run& run, const AttemptPlan& plan) {
+void RoundRule::note_shares(Run& run, const AttemptPlan& plan) {
   constexpr double kNewest = 0.3;  // weight of this round in the share that people see
   std::uint64_t tokens = 0;
   for (const std::uint64_t count : plan.tokens) {
