@@ -21,6 +21,7 @@ constexpr Duration kReasonsEvery = seconds(2);
 
 Cluster::Cluster(const Scenario& scenario)
     : scenario_(scenario),
+      digest_(scenario.seed),
       schedule_(schedule_of_spec(scenario.spec)),
       rng_(scenario.seed, stream_of("cluster")),
       power_(scenario.seed, stream_of("power")),
@@ -176,6 +177,7 @@ void Cluster::to_coordinator(IslandHost& host, const Message& said) {
 void Cluster::hear(const IslandId& from, std::uint64_t boot, const Message& message) {
   if (coordinator_) {
     trace(timeline_.now(), name_of(from), "coordinator", message);
+    digest_.add(timeline_.now(), kCoordinator, message);
     coordinator_->step(coordinator_now(), from, boot, message);
     pump_coordinator();
   }
@@ -187,6 +189,7 @@ void Cluster::announce(const std::vector<coordinator::Outgoing>& messages, std::
     carry(kCoordinator, name_of(out.island), [this, out] {
       if (IslandHost* host = find(out.island)) {
         trace(timeline_.now(), "coordinator", name_of(out.island), out.message);
+        digest_.add(timeline_.now(), name_of(out.island), out.message);
         host->from_coordinator(out.boot, out.message);
       }
     });
@@ -205,6 +208,7 @@ void Cluster::retry_ledger() {
     }
     const coordinator::Ready ready = *std::exchange(unwritten_, std::nullopt);
     ledger_.apply(ready.records);
+    digest_.add(timeline_.now(), kCoordinator, ready.records);
     checkers_.durable(ready.records, scenario_.spec.strategy.group != Group::all);
     announce(ready.messages, ready.messages.size());
     while (!unheard_.empty() && !unwritten_ && coordinator_life_ == life) {
@@ -239,6 +243,7 @@ void Cluster::pump_coordinator() {
       return;
     }
     ledger_.apply(ready.records);
+    digest_.add(timeline_.now(), kCoordinator, ready.records);
     checkers_.durable(ready.records, scenario_.spec.strategy.group != Group::all);
     if (coordinator_->superseded()) {
       crash_coordinator();  // its process ends, as soon as that is durable

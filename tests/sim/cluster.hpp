@@ -18,6 +18,7 @@
 #include "coordinator/core/core.hpp"
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/clock.hpp"
+#include "tests/sim/history_digest.hpp"
 #include "tests/sim/island_host.hpp"
 #include "tests/sim/ledger.hpp"
 #include "tests/sim/scenario.hpp"
@@ -82,6 +83,7 @@ class Cluster {
 
   // ---- for hosts
   [[nodiscard]] Timeline& timeline() { return timeline_; }
+  [[nodiscard]] HistoryDigest& history() { return digest_; }
   // Runs what comes next; false if there is nothing by then.
   bool run_one(TimePoint until);
   [[nodiscard]] SimulatedNetwork& network() { return network_; }
@@ -121,6 +123,7 @@ class Cluster {
   [[nodiscard]] bool all_copies_lost();
 
   Scenario scenario_;
+  HistoryDigest digest_;
   Schedule schedule_;
   Rng rng_;
   Rng power_;

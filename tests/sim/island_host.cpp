@@ -151,6 +151,7 @@ void IslandHost::from_coordinator(std::uint64_t boot, const Message& message) {
 
 void IslandHost::feed(const agent::Event& event) {
   trace(cluster_.timeline().now(), name_, event);
+  cluster_.history().add(cluster_.timeline().now(), name_, event);
   process_->core.step(now(), event);
   pump();
 }
@@ -221,6 +222,7 @@ void IslandHost::on_trainer(Duration delay, std::function<void()> what) {
 
 void IslandHost::carry_out(const agent::Effect& effect) {
   trace(cluster_.timeline().now(), name_, effect);
+  cluster_.history().add(cluster_.timeline().now(), name_, effect);
   const Duration quick = cluster_.draw(milliseconds(1), milliseconds(20));
   std::visit(
       [&](const auto& e) {
