@@ -51,6 +51,7 @@ Status TaskRule::pause(Run& run) {
   for (const auto& [name, task] : run.tasks().all()) {
     if (const auto group = runs_.find(task.record().group); group != runs_.end() && !group->second.life.idle()) {
       ATOLL_TRY(group->second.rule->pause(group->second));
+      core_.advance_all();
     }
   }
   run.life.pause_after(Round(0));
