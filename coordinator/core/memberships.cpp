@@ -121,19 +121,14 @@ void Core::State::add_membership(Run& run, const IslandId& island, MembershipSta
   Membership& membership = run.memberships[island];
   Membership fresh;
   fresh.record = std::move(value);
-  fresh.entry.number = std::max(membership.entry.number + 1, static_cast<std::uint64_t>(now().time_since_epoch().count()));
-  fresh.entry.from = from;
-  fresh.entry.assigned = run.lineage.committed();
-  fresh.entry.failures = membership.entry.failures;
-  fresh.entry.ahead = membership.entry.ahead;
-  fresh.entry.misfits = membership.entry.misfits;
+  fresh.entry = membership.entry;
+  fresh.entry.begin(from, run.lineage.committed(), out);
   fresh.progress.merged = membership.progress.merged;
   fresh.progress.waits = membership.progress.waits;
   fresh.source.checkpointed = membership.source.checkpointed;
   fresh.source.checkpoint_settled = membership.source.checkpoint_settled;
   fresh.progress.share = membership.progress.share;
   membership = std::move(fresh);
-  restart(membership.entry.resend);
   islands.expect_reports(island);
   lend(run, island);
   save(run, membership);
@@ -186,7 +181,7 @@ void Core::State::follow_epoch(Run& run, const IslandId& island, const HeldRun* 
 
 void Core::State::follow_position(Run& run, const Membership& membership, const HeldRun* held) {
   if (held != nullptr &&
-      (run.lineage.verified(membership.record.island, *held) || (membership.entry.unheard && run.lineage.remembers(*held)))) {
+      (run.lineage.verified(membership.record.island, *held) || (membership.entry.unheard() && run.lineage.remembers(*held)))) {
     adopt_position(run, *held);
   }
 }
@@ -202,9 +197,9 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
         break;  // it is not told to begin
       }
       if (new_boot) {
-        membership.entry.initial.reset();
+        membership.entry.forget_initial();
       }
-      restart(membership.entry.resend);
+      membership.entry.repeat_anew(out);
       run.rule->invite(run, membership);
       break;
     case MembershipState::active:
@@ -214,13 +209,13 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       if (new_boot) {
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
       } else {
-        membership.entry.resend.next = now();
+        membership.entry.repeat_at(now());
       }
       break;
     case MembershipState::absent:
       break;
     case MembershipState::refused:
-      membership.entry.misfits = 0;
+      membership.entry.fits();
       if (new_boot && !run.guards.quarantined(island)) {
         // Its owner may have allowed the data meanwhile, or repaired what failed.
         vacate(run, membership, MembershipState::absent, "its agent was restarted");
@@ -230,8 +225,8 @@ void Core::State::greet_member(Run& run, Membership& membership, bool new_boot, 
       break;
   }
   if (membership.record.state == MembershipState::absent) {
-    membership.entry.memory_offered = held != nullptr && held->live;
-    membership.entry.retry_at = membership.entry.failures > 0 ? membership.entry.retry_at : now();
+    membership.entry.offer_memory(held != nullptr && held->live);
+    membership.entry.retry(membership.entry.has_failed() ? membership.entry.retry_at() : now());
   }
 }
 
@@ -246,12 +241,9 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
       absences.erase(absences.begin());
     }
   }
-  membership.entry.initial.reset();
-  membership.entry.catch_up.reset();
-  membership.entry.caught_up.reset();
+  membership.entry.vacated();
   membership.source.offering = false;
   membership.source.offered.reset();
-  membership.entry.memory_offered = false;
   run.rule->on_vacated(run, membership.record.island);
   islands.take_back(membership.record.island, run.about.id);
   save(run, membership);
@@ -282,10 +274,9 @@ void Core::State::leave_epoch(Run& run, const IslandId& island, const std::strin
   Membership& membership = run.memberships.at(island);
   membership.record.left = run.epoch.next();
   vacate(run, membership, MembershipState::absent, cause);
-  membership.entry.retry_at = now();
+  membership.entry.retry(now());
   if (expelled) {
-    const unsigned doublings = std::min(membership.entry.failures++, 8U);
-    membership.entry.retry_at = now() + std::min(settings.rejoin_delay * (1U << doublings), settings.rejoin_delay_max);
+    membership.entry.fail(now(), settings.rejoin_delay, settings.rejoin_delay_max);
   }
   event(run.about.id, island, "warning", "island_left",
         "island " + islands.name_of(island) + " left run " + run.about.name + " after round " +
@@ -307,7 +298,7 @@ void Core::State::membership_lost(Run& run, Membership& membership, const std::s
       vacate(run, membership, MembershipState::absent, cause);
       break;
     case MembershipState::absent:
-      membership.entry.memory_offered = false;
+      membership.entry.offer_memory(false);
       break;
     case MembershipState::refused:
     case MembershipState::ended:
@@ -325,7 +316,7 @@ void Core::State::activate(Run& run, const std::vector<IslandId>& ids) {
   new_epoch(run, list_of(islands.names_of(ids)) + " joined");
   for (const IslandId& id : ids) {
     Membership& membership = run.memberships.at(id);
-    if (membership.entry.from == StartFrom::memory) {
+    if (membership.entry.from() == StartFrom::memory) {
       run.rule->invite(run, membership);
     }
     event(run.about.id, id, "info", "island_joined",
@@ -345,11 +336,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
     membership.record.absences.back().to = std::max(run.rule->present_round(run), membership.record.absences.back().from);
     membership.record.absences.back().until = now();
   }
-  membership.entry.catch_up.reset();
-  membership.entry.caught_up.reset();
-  membership.entry.boundaries_missed = 0;
-  membership.entry.memory_offered = false;
-  membership.entry.ahead = false;
+  membership.entry.let_in();
   run.rule->on_admitted(run);
   membership.leaves_after.reset();
   membership.progress.last = LastContribution{};

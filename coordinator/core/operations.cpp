@@ -129,12 +129,10 @@ Status Core::resume(TimePoint now, const RunId& id) {
       membership.record.left = ended && stayed ? run.epoch.next() : membership.record.left;
       membership.record.state = MembershipState::absent;
       membership.record.cause = "resumed";
-      membership.entry.memory_offered = false;
+      membership.entry.offer_memory(false);
       state.save(run, membership);
     }
-    membership.entry.failures = 0;
-    membership.entry.misfits = 0;
-    membership.entry.retry_at = now;
+    membership.entry.forgive(now);
     if (run.guards.pardon(island)) {
       state.save(run, membership);
     }

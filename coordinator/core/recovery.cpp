@@ -69,7 +69,7 @@ void Core::State::recover_memberships(Recovered& recovered) {
       continue;
     }
     Membership& membership = found->second.memberships[value.island];
-    membership.entry.from = found->second.rule->recovered_start(value.state);
+    membership.entry.recover(found->second.rule->recovered_start(value.state), out);
     found->second.guards.recover(value.island, value.offences);
     membership.record = std::move(value);
   }
@@ -124,7 +124,6 @@ void Core::State::settle_recovered(Run& run) {
   }
   run.rule->settle_recovered(run);
   for (auto& [island, membership] : run.memberships) {
-    restart(membership.entry.resend);
     const MembershipState state = membership.record.state;
     const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
     if (!run.life.idle() && there) {

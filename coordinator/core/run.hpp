@@ -16,6 +16,7 @@
 #include "coordinator/core/data_parts.hpp"
 #include "coordinator/core/decide.hpp"
 #include "coordinator/core/decide_lifecycle.hpp"
+#include "coordinator/core/entry.hpp"
 #include "coordinator/core/guards.hpp"
 #include "coordinator/core/lifecycle.hpp"
 #include "coordinator/core/lineage.hpp"
@@ -52,26 +53,6 @@ struct WaitKey {
 struct AccountedWait {
   Round round;
   std::vector<WaitShare> shares;
-};
-
-// How an island comes into a run: from what it starts, how far it has caught up, and what went wrong before.
-struct Entry {
-  std::uint64_t number = 0;  // no two of an island have the same, also of two lives of the coordinator; 0: it was in the ledger
-  StartFrom from = StartFrom::scratch;
-  std::optional<Digest> initial;    // starting: of round 0
-  Round assigned;                   // committed round that its Invite named
-  Epoch assigned_epoch;             // in which it was assigned last: older answers are stale
-  Resend resend;                    // of its Invite and CatchUp
-  std::optional<CatchUp> catch_up;  // joining: the last order
-  std::optional<Round> caught_up;   // joining: newest verified round
-  unsigned boundaries_missed = 0;
-  unsigned holds = 0;     // rounds that were held for it
-  unsigned failures = 0;  // expulsions and failed catch-ups in a row
-  unsigned misfits = 0;   // catch-ups that failed because the run's state is none for its trainer
-  TimePoint retry_at;
-  bool ahead = false;           // it came with a round that the ledger does not know, and knew no older epoch than the ledger
-  bool memory_offered = false;  // its hello said that its state is live: worth a look
-  bool unheard = false;         // it was away when rounds were adopted: how far its part of the data was by then it says when it comes
 };
 
 // What an island has on its disk, and what it keeps for joiners.

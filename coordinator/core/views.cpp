@@ -11,12 +11,12 @@ namespace {
 Reason reason_of(const Run& run, const Membership& membership, bool connected, const std::optional<IslandReport>& report) {
   switch (membership.record.state) {
     case MembershipState::starting:
-      return Reason{membership.entry.initial ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
+      return Reason{membership.entry.initial() ? "waits for the others to start" : "starting", run.last_commit, std::nullopt};
     case MembershipState::joining:
-      return Reason{membership.entry.from == StartFrom::checkpoint ? "loads its checkpoint"
-                    : !membership.entry.catch_up                   ? "waits for a peer's checkpoint"
-                    : membership.entry.caught_up
-                        ? "has the state of round " + std::to_string(membership.entry.caught_up->value) + "; joins at the next round"
+      return Reason{membership.entry.from_checkpoint() ? "loads its checkpoint"
+                    : !membership.entry.catch_up()     ? "waits for a peer's checkpoint"
+                    : membership.entry.caught_up()
+                        ? "has the state of round " + std::to_string(membership.entry.caught_up()->value) + "; joins at the next round"
                         : "copies the state from its peers",
                     run.last_commit, std::nullopt};
     case MembershipState::active:
@@ -25,8 +25,9 @@ Reason reason_of(const Run& run, const Membership& membership, bool connected, c
       }
       return Reason{report ? report->reason : "", run.last_commit, std::nullopt};
     case MembershipState::absent: {
-      const bool waits = connected && membership.entry.failures > 0;
-      return Reason{membership.record.cause, run.nobody_since, waits ? std::optional<TimePoint>(membership.entry.retry_at) : std::nullopt};
+      const bool waits = connected && membership.entry.has_failed();
+      return Reason{membership.record.cause, run.nobody_since,
+                    waits ? std::optional<TimePoint>(membership.entry.retry_at()) : std::nullopt};
     }
     case MembershipState::refused:
       return Reason{membership.record.cause, run.nobody_since, std::nullopt};

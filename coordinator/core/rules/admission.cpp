@@ -11,13 +11,12 @@ constexpr Duration kOfferPatience = std::chrono::seconds(2);  // for the other s
 
 // Whether it came to what it was told, which took so long that the round is no longer known: it would be told of that for ever.
 bool forget_order(Membership& membership, const CaughtUp& message, TimePoint now) {
-  const std::optional<CatchUp>& order = membership.entry.catch_up;
+  const std::optional<CatchUp>& order = membership.entry.catch_up();
   if (!order || order->committed != message.round || order->digest != message.digest) {
     return false;
   }
-  membership.entry.catch_up.reset();
-  membership.entry.caught_up.reset();
-  membership.entry.resend.next = now;
+  membership.entry.drop_progress();
+  membership.entry.repeat_at(now);
   return true;
 }
 
@@ -47,8 +46,8 @@ void SharedRule::readmit(Run& run) {
   }
   const bool exchanging = run.rounds().any_exchanging();
   for (auto& [id, membership] : run.memberships) {
-    if (!membership.entry.memory_offered || membership.record.state != MembershipState::absent || !core_.may_come_back(run, id) ||
-        now() < membership.entry.retry_at) {
+    if (!membership.entry.memory_offered() || membership.record.state != MembershipState::absent || !core_.may_come_back(run, id) ||
+        now() < membership.entry.retry_at()) {
       continue;
     }
     if (!core_.is_free_for(run, id)) {
@@ -56,9 +55,9 @@ void SharedRule::readmit(Run& run) {
     }
     const HeldRun& held = islands_.held(id, run.about.id);
     if (held.committed != run.lineage.committed() || held.digest != run.lineage.digest() || run.members.size() >= run.spec.islands.max) {
-      membership.entry.memory_offered = false;
+      membership.entry.offer_memory(false);
     } else if (!exchanging && core_.reaches(id, run) && islands_.trains(id, run.about.id).value_or(true)) {
-      membership.entry.from = StartFrom::memory;
+      membership.entry.start_from(StartFrom::memory);
       core_.activate(run, membership);
     }
   }
@@ -67,17 +66,17 @@ void SharedRule::readmit(Run& run) {
 // Sends a joiner what it should come to next, if that has changed, or again if it has not answered.
 void SharedRule::order_catch_up(Run& run, Membership& membership) {
   const IslandId island = membership.record.island;
-  const bool stale = membership.entry.catch_up && membership.entry.caught_up && *membership.entry.caught_up < run.lineage.committed() &&
-                     membership.entry.catch_up->committed < run.lineage.committed();
-  bool again = due(membership.entry.resend);
-  wake_at(membership.entry.resend.next);
-  if (again && (!membership.entry.caught_up || *membership.entry.caught_up < run.lineage.committed())) {
+  const bool stale = membership.entry.catch_up() && membership.entry.caught_up() && membership.entry.lacks(run.lineage.committed()) &&
+                     membership.entry.catch_up()->committed < run.lineage.committed();
+  bool again = membership.entry.due(out_);
+  wake_at(membership.entry.next_repeat());
+  if (again && membership.entry.lacks(run.lineage.committed())) {
     invite(run, membership);
   }
-  if ((membership.entry.from == StartFrom::checkpoint && !membership.entry.caught_up) || !takes_state(run, island)) {
+  if ((membership.entry.from_checkpoint() && !membership.entry.caught_up()) || !takes_state(run, island)) {
     return;
   }
-  if (!membership.entry.catch_up || stale) {
+  if (!membership.entry.catch_up() || stale) {
     std::optional<Checkpointed> best;
     bool all_told = true;
     for (const IslandId& id : run.members) {
@@ -102,20 +101,18 @@ void SharedRule::order_catch_up(Run& run, Membership& membership) {
         order.sources.push_back(islands_.member_of(id));
       }
     }
-    membership.entry.catch_up = std::move(order);
-    restart(membership.entry.resend);
+    membership.entry.ordered(std::move(order), out_);
     again = true;
   }
-  if (again && (!membership.entry.caught_up || *membership.entry.caught_up < membership.entry.catch_up->committed)) {
-    membership.entry.catch_up->epoch = run.epoch;
-    membership.entry.catch_up->part = membership.record.part;
-    membership.entry.catch_up->position =
-        run.data.position(membership.record.part, run.lineage.parts_after(membership.entry.catch_up->committed));
+  if (again && membership.entry.lacks(membership.entry.catch_up()->committed)) {
+    const CatchUp& order = membership.entry.repeat_order(
+        run.epoch, membership.record.part,
+        run.data.position(membership.record.part, run.lineage.parts_after(membership.entry.catch_up()->committed)));
     const Member joiner = islands_.member_of(island);
-    for (const Member& source : membership.entry.catch_up->sources) {
-      send(source.island, Serve{run.about.id, joiner.public_key, membership.entry.catch_up->checkpoint_round, true, joiner.bulk_address});
+    for (const Member& source : order.sources) {
+      send(source.island, Serve{run.about.id, joiner.public_key, order.checkpoint_round, true, joiner.bulk_address});
     }
-    send(island, *membership.entry.catch_up);
+    send(island, order);
   }
 }
 
@@ -156,7 +153,7 @@ bool SharedRule::has_newest(const Run& run, const CaughtUp& message) const {
 
 // A joiner has come to the state that it was told of.
 void SharedRule::come_to(Run& run, Membership& membership, const CaughtUp& message) {
-  if (membership.entry.from == StartFrom::checkpoint && message.round != membership.entry.assigned) {
+  if (membership.entry.from_checkpoint() && message.round != membership.entry.assigned()) {
     return;  // of an earlier order, or of what it had in memory: neither is the checkpoint that it was asked for since
   }
   if (!run.lineage.confirms(message.round, message.digest)) {
@@ -165,17 +162,16 @@ void SharedRule::come_to(Run& run, Membership& membership, const CaughtUp& messa
     }
     return;  // else of an older lineage
   }
-  if (membership.entry.caught_up && *membership.entry.caught_up >= message.round) {
+  if (!membership.entry.lacks(message.round)) {
     return;
   }
-  membership.entry.caught_up = message.round;
-  membership.entry.resend.next = now();
+  membership.entry.come_to(message.round, now());
   touch(run);
-  if (run.members.empty() && membership.entry.from == StartFrom::checkpoint) {
+  if (run.members.empty() && membership.entry.from_checkpoint()) {
     run.in_rounds().loaded_since = run.in_rounds().loaded_since.value_or(now());  // all that load begin together
     return;
   }
-  membership.entry.from = StartFrom::peers;
+  membership.entry.start_from(StartFrom::peers);
 }
 
 }  // namespace atl::coordinator

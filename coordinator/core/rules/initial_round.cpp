@@ -10,7 +10,7 @@ namespace {
 
 // It has said so, by an empty digest, of a run that begins with given parameters.
 bool lacks_parameters(const Run& run, const Membership& membership) {
-  return !run.spec.model.from.empty() && membership.entry.initial && membership.entry.initial->empty();
+  return !run.spec.model.from.empty() && membership.entry.initial() && membership.entry.initial()->empty();
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ void SharedRule::on_initial(Run& run, Membership& membership, const atl::Ready& 
   if (run.lineage.initialised()) {
     answer_committed(run, membership, Round(0), message.digest);
   } else if (current(run, membership, message.epoch) && membership.record.state == MembershipState::starting) {
-    membership.entry.initial = message.digest;
+    membership.entry.told(message.digest);
     touch(run);
   }
 }
@@ -56,16 +56,16 @@ void SharedRule::advance_initial(Run& run) {
   std::size_t ready = 0;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
-    if (membership.entry.initial) {
+    if (membership.entry.initial()) {
       ++ready;
-      votes[*membership.entry.initial] += lacks_parameters(run, membership) ? 0U : 1U;
+      votes[*membership.entry.initial()] += lacks_parameters(run, membership) ? 0U : 1U;
       continue;
     }
     starting.push_back(islands_.name_of(id));
-    if (due(membership.entry.resend) && !claims_alone(run, id)) {
+    if (membership.entry.due(out_) && !claims_alone(run, id)) {
       invite(run, membership);
     }
-    wake_at(membership.entry.resend.next);
+    wake_at(membership.entry.next_repeat());
   }
   if (const std::optional<Wait> apart = core_.wait_for_paths(run)) {
     run.wait = *apart;
@@ -74,7 +74,7 @@ void SharedRule::advance_initial(Run& run) {
   }
   run.in_rounds().stand.reset();
   for (const IslandId& id : run.members) {
-    const std::optional<Digest>& told = run.memberships.at(id).entry.initial;
+    const std::optional<Digest>& told = run.memberships.at(id).entry.initial();
     if (told && votes[*told] > (digest == nullptr ? 0 : votes[*digest])) {
       digest = &*told;
     }
@@ -104,13 +104,13 @@ void SharedRule::commit_initial(Run& run, const Digest& chosen) {
   std::vector<std::pair<IslandId, std::string>> others;
   for (const IslandId& id : run.members) {
     Membership& membership = run.memberships.at(id);
-    if (membership.entry.initial == digest) {
+    if (membership.entry.initial() == digest) {
       value.members.push_back(id);
       value.tokens.push_back(0);
       membership.record.state = MembershipState::active;
       core_.save(run, membership);
     } else {
-      others.emplace_back(id, !membership.entry.initial           ? "was not ready by the deadline"
+      others.emplace_back(id, !membership.entry.initial()         ? "was not ready by the deadline"
                               : lacks_parameters(run, membership) ? "it lacks the parameters that the run begins with, and copies them"
                                                                   : "its initial state differs from that of most islands");
     }

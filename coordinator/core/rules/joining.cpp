@@ -30,11 +30,11 @@ void RoundRule::invite_joiners(Run& run) {
     }
     if (membership != run.memberships.end()) {
       Membership& old = membership->second;
-      if (old.record.state != MembershipState::absent || old.entry.memory_offered) {
+      if (old.record.state != MembershipState::absent || old.entry.memory_offered()) {
         continue;
       }
-      if (now() < old.entry.retry_at) {
-        wake_at(old.entry.retry_at);
+      if (now() < old.entry.retry_at()) {
+        wake_at(old.entry.retry_at());
         continue;
       }
       if (core_.waits_for_steadiness(run, old)) {
@@ -83,8 +83,8 @@ AdmitInput RoundRule::admission_input(const Run& run) {
   input.committed = run.lineage.committed();
   for (const auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining && islands_.alive(id) && core_.reaches(id, run)) {
-      input.joiners.push_back(Joiner{id, islands_.name_of(id), membership.entry.catch_up.has_value(), membership.entry.caught_up,
-                                     membership.entry.boundaries_missed, membership.entry.holds,
+      input.joiners.push_back(Joiner{id, islands_.name_of(id), membership.entry.catch_up().has_value(), membership.entry.caught_up(),
+                                     membership.entry.boundaries_missed(), membership.entry.holds(),
                                      islands_.trains(id, run.about.id).value_or(false)});
     }
   }
@@ -107,7 +107,7 @@ std::optional<Wait> RoundRule::hold_for_joiners(Run& run) {
   if (decision.hold && !run.in_rounds().hold_since) {
     run.in_rounds().hold_since = now();
     for (const IslandId& id : decision.held_for) {
-      ++run.memberships.at(id).entry.holds;
+      run.memberships.at(id).entry.held();
     }
   }
   return decision.hold;
@@ -157,21 +157,22 @@ void RoundRule::end_entry(Run& run, Membership& membership, const Error& error) 
   const IslandId island = membership.record.island;
   const std::string why = bounded(error.why);
   const bool misfit = error.code == Code::invalid_argument;
-  membership.entry.misfits += misfit ? 1 : 0;
-  if (misfit && membership.entry.misfits >= kMisfits) {
+  if (misfit) {
+    membership.entry.misfit();
+  }
+  if (misfit && membership.entry.misfits() >= kMisfits) {
     core_.refuse(run, membership, Error{error.code, why});
     return;
   }
-  if (!misfit || membership.entry.misfits == 1) {
+  if (!misfit || membership.entry.misfits() == 1) {
     event(run.about.id, island, "warning", "catch_up_failed",
           "island " + islands_.name_of(island) + " could not take over the state of run " + run.about.name + ": " + why);
   }
-  if (membership.entry.from == StartFrom::checkpoint) {
-    islands_.keeps_not(island, run.about.id, membership.entry.assigned);
+  if (membership.entry.from_checkpoint()) {
+    islands_.keeps_not(island, run.about.id, membership.entry.assigned());
   }
   core_.vacate(run, membership, MembershipState::absent, "could not take over the state: " + why);
-  const unsigned doublings = std::min(membership.entry.failures++, 8U);
-  membership.entry.retry_at = now() + std::min(settings_.resend * (1U << doublings), settings_.rejoin_delay_max);
+  membership.entry.fail(now(), settings_.resend, settings_.rejoin_delay_max);
 }
 
 Duration RoundRule::hold_limit(const Run& /*run*/) const { return settings_.join_hold; }
@@ -191,15 +192,15 @@ void RoundRule::hear(Run& run, Membership& membership, const CaughtUp& message) 
   if (membership.record.state == MembershipState::absent && run.members.empty() && has_newest(run, message)) {
     // It held the result of the round whose commit it had not heard, and nobody else is left: no round is lost.
     islands_.live(island, run.about.id, HeldCheckpoint{message.round, message.digest});
-    membership.entry.memory_offered = true;
+    membership.entry.offer_memory(true);
     touch(run);
     return;
   }
-  if (membership.record.state != MembershipState::joining || message.epoch < membership.entry.assigned_epoch) {
+  if (membership.record.state != MembershipState::joining || message.epoch < membership.entry.assigned_epoch()) {
     return;
   }
   if (message.error) {
-    const bool of_earlier = message.entry != 0 && membership.entry.number != 0 && message.entry != membership.entry.number;
+    const bool of_earlier = message.entry != 0 && membership.entry.number() != 0 && message.entry != membership.entry.number();
     if (!of_earlier) {  // those are repeated until the invitation is there
       end_entry(run, membership, *message.error);
     }

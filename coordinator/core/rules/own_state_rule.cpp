@@ -16,7 +16,7 @@ void OwnStateRule::begin(Run& run) {
 }
 
 void OwnStateRule::compare_held(Run& run, Membership& membership, const HeldRun* held) {
-  membership.entry.ahead = core_.is_ahead(run, held);
+  membership.entry.is_ahead(core_.is_ahead(run, held));
   if (run.lineage.number() > 0 ? !run.lineage.restored() : run.lineage.initialised()) {
     core_.follow_epoch(run, membership.record.island, held);
   }
@@ -91,9 +91,9 @@ bool OwnStateRule::takes_checkpoint(Run& run, Membership& membership, const Chec
 // Of its own checkpoint.
 Digest OwnStateRule::digest_at(const Run& run, const Membership& membership, Round round) const {
   Digest digest = RoundRule::digest_at(run, membership, round);
-  if (membership.entry.from == StartFrom::checkpoint) {
+  if (membership.entry.from_checkpoint()) {
     for (const HeldCheckpoint& held : islands_.held(membership.record.island, run.about.id).checkpoints) {
-      digest = held.round == membership.entry.assigned ? held.digest : digest;
+      digest = held.round == membership.entry.assigned() ? held.digest : digest;
     }
   }
   return digest;
@@ -117,7 +117,7 @@ void OwnStateRule::admit_with_own_state(Run& run, const IslandId& id, Membership
   for (const HeldCheckpoint& checkpoint : held.checkpoints) {
     newest = islands_commit(run, checkpoint.round) ? std::max(newest, checkpoint.round) : newest;
   }
-  run.memberships.at(id).entry.assigned = newest;
+  run.memberships.at(id).entry.assign(newest);
 }
 
 // How far each is, and whether all are through.
@@ -138,11 +138,11 @@ void OwnStateRule::advance_alone(Run& run, bool readmits) {
       slowest = std::min(slowest, membership.progress.merged);
       const Island* island = islands_.find(id);
       const bool heard = island != nullptr && island->reports.contains(run.about.id) && membership.progress.settled;
-      if (!heard && due(membership.entry.resend)) {
+      if (!heard && membership.entry.due(out_)) {
         invite(run, membership);
       }
       if (!heard) {
-        wake_at(membership.entry.resend.next);
+        wake_at(membership.entry.next_repeat());
       }
     } else if (membership.record.state == MembershipState::joining) {
       away.push_back(islands_.name_of(id) + " (copies the state of another)");

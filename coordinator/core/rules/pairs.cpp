@@ -48,7 +48,7 @@ void GossipRule::on_merged_newer(Run& run, Membership& membership, const Merged&
 }
 
 void GossipRule::come_to(Run& run, Membership& membership, const CaughtUp& message) {
-  const std::optional<CatchUp>& order = membership.entry.catch_up;
+  const std::optional<CatchUp>& order = membership.entry.catch_up();
   if (!run.at_end() && order && order->committed == message.round && order->digest == message.digest) {
     membership.progress.merged = message.round;
     core_.activate(run, membership);
@@ -104,8 +104,7 @@ void GossipRule::advance_pair_joins(Run& run) {
     return;
   }
   for (auto& [id, membership] : run.memberships) {
-    membership.entry.memory_offered =
-        false;  // whoever left the epoch comes back with another's state: what it decided with partners is void
+    membership.entry.offer_memory(false);  // whoever left the epoch comes back with another's state: what it decided with partners is void
   }
   // Once the islands are being merged nobody is needed that copies one of them, but for their number.
   // Nor does anybody come in when the run is about to be paused.
@@ -118,12 +117,12 @@ void GossipRule::advance_pair_joins(Run& run) {
     if (membership.record.state != MembershipState::joining) {
       continue;
     }
-    if (due(membership.entry.resend)) {
+    if (membership.entry.due(out_)) {
       invite(run, membership);
-      membership.entry.catch_up.reset();
+      membership.entry.drop_order();
     }
-    wake_at(membership.entry.resend.next);
-    if (membership.entry.catch_up) {
+    wake_at(membership.entry.next_repeat());
+    if (membership.entry.catch_up()) {
       continue;
     }
     const Membership* source = nullptr;
@@ -136,20 +135,20 @@ void GossipRule::advance_pair_joins(Run& run) {
     }
     if (source != nullptr) {
       const Checkpointed& has = *source->source.offered;
-      membership.entry.catch_up = CatchUp{run.about.id,
-                                          run.epoch,
-                                          has.round,
-                                          has.file,
-                                          has.file_bytes,
-                                          has.round,
-                                          has.digest,
-                                          {islands_.member_of(source->record.island)},
-                                          0,
-                                          0};
-      restart(membership.entry.resend);
+      membership.entry.ordered(CatchUp{run.about.id,
+                                       run.epoch,
+                                       has.round,
+                                       has.file,
+                                       has.file_bytes,
+                                       has.round,
+                                       has.digest,
+                                       {islands_.member_of(source->record.island)},
+                                       0,
+                                       0},
+                               out_);
       const Member joiner = islands_.member_of(id);
       send(source->record.island, Serve{run.about.id, joiner.public_key, has.round, true, joiner.bulk_address});
-      send(id, *membership.entry.catch_up);
+      send(id, *membership.entry.catch_up());
     }
   }
 }
@@ -191,7 +190,7 @@ bool GossipRule::restore_merged(Run& run) {
     if (std::any_of(held.begin(), held.end(),
                     [&](const HeldCheckpoint& checkpoint) { return checkpoint.round == newest && genuine(checkpoint); })) {
       core_.add_membership(run, id, MembershipState::absent, StartFrom::checkpoint);
-      membership.entry.assigned = newest;
+      membership.entry.assign(newest);
       core_.activate(run, membership);
       invite(run, membership);
     }
@@ -235,7 +234,7 @@ void GossipRule::restore_own(Run& run) {
   for (auto& [id, membership] : run.memberships) {
     if (membership.record.state == MembershipState::joining) {
       core_.vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
-      membership.entry.retry_at = now();
+      membership.entry.retry(now());
     }
     begun = begun || membership.progress.merged > Round(0);
   }
@@ -258,7 +257,7 @@ void GossipRule::restore_own(Run& run) {
   }
   core_.activate(run, chosen);
   for (const IslandId& id : chosen) {
-    if (run.memberships.at(id).entry.from != StartFrom::memory) {
+    if (run.memberships.at(id).entry.from() != StartFrom::memory) {
       invite(run, run.memberships.at(id));
     }
   }

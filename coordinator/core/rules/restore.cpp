@@ -16,11 +16,11 @@ bool SharedRule::finish_restore(Run& run) {
   bool loading = false;
   Round newest;
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining && membership.entry.from == StartFrom::checkpoint) {
-      loading = loading || !membership.entry.caught_up;
-      if (membership.entry.caught_up) {
+    if (membership.record.state == MembershipState::joining && membership.entry.from_checkpoint()) {
+      loading = loading || !membership.entry.caught_up();
+      if (membership.entry.caught_up()) {
         loaded.push_back(id);
-        newest = std::max(newest, *membership.entry.caught_up);
+        newest = std::max(newest, *membership.entry.caught_up());
       }
     }
   }
@@ -41,10 +41,10 @@ bool SharedRule::finish_restore(Run& run) {
   // and nobody would go on in the order of data that it had.
   std::vector<IslandId> newest_loaded;
   std::ranges::copy_if(loaded, std::back_inserter(newest_loaded),
-                       [&](const IslandId& id) { return run.memberships.at(id).entry.caught_up == newest; });
+                       [&](const IslandId& id) { return run.memberships.at(id).entry.caught_up() == newest; });
   core_.activate(run, newest_loaded);
   for (const IslandId& id : loaded) {
-    run.memberships.at(id).entry.from = StartFrom::peers;
+    run.memberships.at(id).entry.start_from(StartFrom::peers);
   }
   return true;
 }
@@ -143,7 +143,7 @@ AdoptionInput SharedRule::adoption_input(const Run& run) const {
     if (islands_.find(id) == nullptr) {
       continue;  // revoked: its claims went with it, and nobody waits for it
     }
-    AdoptionCandidate candidate{id, islands_.name_of(id), islands_.alive(id), Epoch(0), {}, membership.entry.ahead};
+    AdoptionCandidate candidate{id, islands_.name_of(id), islands_.alive(id), Epoch(0), {}, membership.entry.ahead()};
     if (candidate.connected) {
       const HeldRun& held = islands_.held(id, run.about.id);
       candidate.generation = held.generation;
@@ -209,9 +209,7 @@ bool SharedRule::adopt_newer(Run& run) {
         {Field{"from", static_cast<std::int64_t>(before.value)}, Field{"to", static_cast<std::int64_t>(run.lineage.committed().value)},
          Field{"digest", to_hex(run.lineage.digest())}});
   for (auto& [id, membership] : run.memberships) {
-    membership.entry.memory_offered = islands_.alive(id) && islands_.held(id, run.about.id).live;
-    membership.entry.unheard = !islands_.alive(id);
-    membership.entry.retry_at = now();
+    membership.entry.adopted(islands_.alive(id), islands_.held(id, run.about.id).live, now());
   }
   record(run.to_record());
   touch(run);
@@ -222,18 +220,18 @@ bool SharedRule::adopt_newer(Run& run) {
 std::optional<Wait> SharedRule::wait_for_loading(Run& run) {
   std::vector<std::string> loading;
   for (auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining && membership.entry.from == StartFrom::checkpoint) {
+    if (membership.record.state == MembershipState::joining && membership.entry.from_checkpoint()) {
       loading.push_back(islands_.name_of(id));
-      if (membership.entry.caught_up && !ATOLL_PLANTED(wakes_for_ever)) {
+      if (membership.entry.caught_up() && !ATOLL_PLANTED(wakes_for_ever)) {
         continue;  // it waits for the others: nothing is due
       }
-      if (!membership.entry.caught_up && due(membership.entry.resend)) {
+      if (!membership.entry.caught_up() && membership.entry.due(out_)) {
         invite(run, membership);
       }
-      wake_at(membership.entry.resend.next);
+      wake_at(membership.entry.next_repeat());
     } else if (membership.record.state == MembershipState::joining) {
       core_.vacate(run, membership, MembershipState::absent, "the islands that it copied from are gone");
-      membership.entry.retry_at = now();
+      membership.entry.retry(now());
     }
   }
   if (!loading.empty()) {
@@ -248,7 +246,7 @@ std::optional<Wait> SharedRule::wait_for_loading(Run& run) {
 std::optional<Round> SharedRule::restorable(const Run& run, const IslandId& id) const {
   std::optional<Round> newest;
   const auto known = run.memberships.find(id);
-  const bool failed_now = known != run.memberships.end() && now() < known->second.entry.retry_at;
+  const bool failed_now = known != run.memberships.end() && now() < known->second.entry.retry_at();
   if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && core_.may_copy(run, id) && !failed_now) {
     newest = run.copies.newest();
   }
@@ -388,8 +386,8 @@ void SharedRule::advance_restore(Run& run) {
     return;
   }
   for (const auto& [id, membership] : run.memberships) {
-    if (run.copies.newest() > Round(0) && now() < membership.entry.retry_at) {
-      wake_at(membership.entry.retry_at);  // it may try the copy again
+    if (run.copies.newest() > Round(0) && now() < membership.entry.retry_at()) {
+      wake_at(membership.entry.retry_at());  // it may try the copy again
     }
   }
   const RestoreDecision decision = decide_restore(restore_input(run));
@@ -404,7 +402,7 @@ void SharedRule::advance_restore(Run& run) {
   for (const IslandId& id : decision.islands) {
     core_.add_membership(run, id, MembershipState::joining, StartFrom::checkpoint);
     Membership& membership = run.memberships.at(id);
-    membership.entry.assigned = decision.round;
+    membership.entry.assign(decision.round);
     invite(run, membership);
     event(run.about.id, id, "info", "island_restoring",
           "island " + islands_.name_of(id) + " restores run " + run.about.name + " from its checkpoint of round " +

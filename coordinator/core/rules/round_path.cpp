@@ -482,8 +482,7 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
     }
     if (round.holds_result(id, digest)) {
       send(id, core_.commit_of(run, id, committed));
-      run.memberships.at(id).entry.failures = 0;
-      run.memberships.at(id).entry.misfits = 0;
+      run.memberships.at(id).entry.succeeded();
     }
   }
   run.in_rounds().skipped =
@@ -493,7 +492,9 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
     if (islands_.trains(id, run.about.id).value_or(true)) {
       membership.progress.trainer_lost.reset();  // it begins the next round with the others
     }
-    membership.entry.boundaries_missed += membership.record.state == MembershipState::joining && membership.entry.caught_up ? 1U : 0U;
+    if (membership.record.state == MembershipState::joining && membership.entry.caught_up()) {
+      membership.entry.missed_boundary();
+    }
   }
   touch(run);
 }

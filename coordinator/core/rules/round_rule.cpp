@@ -14,13 +14,13 @@ void RoundRule::invite(Run& run, Membership& membership) {
   message.epoch = run.epoch;
   message.part = membership.record.part;
   message.share = run.data.share(message.part);
-  message.from = membership.entry.from;
-  message.committed = membership.entry.from == StartFrom::checkpoint ? membership.entry.assigned : run.lineage.committed();
+  message.from = membership.entry.from();
+  message.committed = membership.entry.from_checkpoint() ? membership.entry.assigned() : run.lineage.committed();
   message.digest = digest_at(run, membership, message.committed);
   message.members = islands_.members_of(run.members);
   message.position = position_of(run, message.part, message.committed);
-  message.entry = membership.entry.number;
-  membership.entry.assigned_epoch = run.epoch;
+  message.entry = membership.entry.number();
+  membership.entry.invited_in(run.epoch);
   send(membership.record.island, std::move(message));
 }
 

@@ -15,7 +15,7 @@ std::uint32_t Rule::part_for(Run& run, const IslandId& island, std::optional<std
 bool Rule::remembers(const Run& run, const HeldRun& held) const { return run.lineage.remembers(held); }
 
 void Rule::compare_held(Run& run, Membership& membership, const HeldRun* held) {
-  membership.entry.ahead = core_.is_ahead(run, held);
+  membership.entry.is_ahead(core_.is_ahead(run, held));
   if (run.lineage.number() > 0 && !run.lineage.restored()) {
     core_.follow_epoch(run, membership.record.island, held);
   }

@@ -63,10 +63,10 @@ void SharedRule::begin(Run& run) { run.lineage.begin_anew(); }
 // What the run knows by what an island holds of it: whether the ledger is older, and how far the data are.
 void SharedRule::compare_held(Run& run, Membership& membership, const HeldRun* held) {
   const IslandId island = membership.record.island;
-  membership.entry.ahead = core_.is_ahead(run, held);
+  membership.entry.is_ahead(core_.is_ahead(run, held));
   const auto ahead =
-      std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead && islands_.alive(each.first); });
-  const bool enough = membership.entry.ahead && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
+      std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead() && islands_.alive(each.first); });
+  const bool enough = membership.entry.ahead() && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
   if (enough && !run.lineage.restored() && run.lineage.initialised()) {
     // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
     // that came before them with such a round was taken for one that has to catch up.
