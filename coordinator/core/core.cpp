@@ -136,7 +136,7 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
         } else if constexpr (std::is_same_v<M, Holds>) {
           on_holds(island, m);
         } else if constexpr (std::is_same_v<M, PathReport>) {
-          on_path_report(island, m);
+          data_paths.hear(island, m);
         }
         // Anything else is not for an island to say.
       },
@@ -161,7 +161,7 @@ void Core::State::advance_all() {
   }
   work.begin();
   watch_islands();
-  settle_paths();
+  data_paths.settle();
   for (const auto& [id, run] : runs) {
     if (!run.life.idle()) {
       touch(run);

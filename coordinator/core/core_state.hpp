@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "coordinator/core/core.hpp"
+#include "coordinator/core/data_paths.hpp"
 #include "coordinator/core/islands.hpp"
 #include "coordinator/core/outbox.hpp"
-#include "coordinator/core/paths.hpp"
 #include "coordinator/core/removals.hpp"
 #include "coordinator/core/rules/rules.hpp"
 #include "coordinator/core/run.hpp"
-#include "coordinator/core/steadiness.hpp"
 #include "coordinator/core/work_list.hpp"
 
 namespace atl::coordinator {
@@ -25,17 +24,16 @@ struct Core::State {
   Islands islands;
   std::map<RunId, Run> runs;
   Removals removals;
-  Paths paths;
-  Steadiness steadiness;
   TimePoint heard_anybody;
   std::pair<TimePoint, TimePoint> deaf;  // the newest time in which nobody was heard, for longer than a heartbeat takes
-  std::uint32_t measurements = 0;        // asked for in this life of the coordinator
   Outbox out;
   WorkList work;
   std::optional<Superseded> superseded;  // nothing is decided any more
+  DataPaths data_paths;
   Rules rules;
 
-  State(Settings times, TimePoint now) : settings(std::move(times)), islands(settings), out(now, settings.resend), rules(*this) {}
+  State(Settings times, TimePoint now)
+      : settings(std::move(times)), islands(settings), out(now, settings.resend), data_paths(*this), rules(*this) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -134,38 +132,6 @@ struct Core::State {
   void on_holds(const IslandId& island, const Holds& message);
 
   [[nodiscard]] std::string text_of(const WaitKey& key) const;
-
-  // ---- data_paths.cpp: between whom data pass
-  void on_path_report(const IslandId& island, const PathReport& message);
-  void note_broken(const IslandId& reader, const IslandId& from, const std::string& why);
-  void note_whole(const IslandId& reader, const IslandId& from);
-  void note_available(const IslandId& reader, const IslandId& from, const Availability& available);
-  void note_lost(const IslandId& island);
-  void note_heard(const IslandId& island, TimePoint before);
-  void tell_unsteady(const IslandId& island, const std::string& text);
-  [[nodiscard]] RunId run_that_knows(const IslandId& island) const;
-  void settle_paths();
-  [[nodiscard]] std::string name_of_path(const UnsteadyPath& path) const;
-  [[nodiscard]] std::string text_of_unsteady(const UnsteadyPath& path) const;
-  [[nodiscard]] std::vector<UnsteadyView> unsteady_views(const Run& run) const;
-  [[nodiscard]] Availability worst_to(const IslandId& island, const std::vector<IslandId>& others) const;
-  [[nodiscard]] std::string rhythm_of(const IslandId& island, const std::vector<IslandId>& others) const;
-  void touch_runs_of(const IslandId& a, const IslandId& b);
-  // In which both are members; none: nullptr.
-  [[nodiscard]] const Run* common_run(const IslandId& a, const IslandId& b) const;
-  [[nodiscard]] DetourInput detour_input(const std::vector<IslandId>& members, bool at_once = false) const;
-  [[nodiscard]] DetourDecision detour_among(const Run& run, const std::vector<IslandId>& participants) const;
-  bool waits_for_steadiness(Run& run, Membership& membership);
-  [[nodiscard]] std::string why_apart(const IslandId& island, const std::vector<IslandId>& others) const;
-  // It could take part in exchanges with the members.
-  [[nodiscard]] bool reaches(const IslandId& island, const Run& run);
-  [[nodiscard]] std::optional<Wait> wait_for_paths(const Run& run);
-  [[nodiscard]] std::string text_of_apart(const IslandId& a, const IslandId& b) const;
-  // Islands that try the paths between them before they share a run: all that are connected; nobody where those are too many.
-  [[nodiscard]] std::vector<IslandId> neighbours() const;
-  void name_neighbours(const IslandId& to);
-  void name_neighbours();  // to everybody
-  Result<std::uint32_t> measure_paths(Duration each);
 
   // ---- operations.cpp: what operators ask of a run. Errors: not_found.
   Result<Run*> run_asked_for(const RunId& id);

@@ -1,4 +1,6 @@
 // Between which islands data pass, and what follows where they do not.
+#include "coordinator/core/data_paths.hpp"
+
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
@@ -18,23 +20,23 @@ bool contains(const std::vector<T>& all, const T& one) {
 
 }  // namespace
 
-const Run* Core::State::common_run(const IslandId& a, const IslandId& b) const {
+const Run* DataPaths::common_run(const IslandId& a, const IslandId& b) const {
   const auto found = std::ranges::find_if(
-      runs, [&](const auto& run) { return !run.second.life.over() && run.second.is_member(a) && run.second.is_member(b); });
-  return found == runs.end() ? nullptr : &found->second;
+      runs_, [&](const auto& run) { return !run.second.life.over() && run.second.is_member(a) && run.second.is_member(b); });
+  return found == runs_.end() ? nullptr : &found->second;
 }
 
-void Core::State::touch_runs_of(const IslandId& a, const IslandId& b) {
-  for (const auto& [id, run] : runs) {
+void DataPaths::touch_runs_of(const IslandId& a, const IslandId& b) {
+  for (const auto& [id, run] : runs_) {
     if (!run.life.over() && run.memberships.contains(a) && run.memberships.contains(b)) {
       touch(run);
     }
   }
 }
 
-std::vector<IslandId> Core::State::neighbours() const {
+std::vector<IslandId> DataPaths::neighbours() const {
   std::vector<IslandId> near;
-  for (const auto& [id, island] : islands.all()) {
+  for (const auto& [id, island] : islands_.all()) {
     if (island.greeted && near.size() == kMostNeighbours) {
       return {};
     }
@@ -45,18 +47,18 @@ std::vector<IslandId> Core::State::neighbours() const {
   return near;
 }
 
-void Core::State::name_neighbours(const IslandId& to) {
+void DataPaths::name_neighbours(const IslandId& to) {
   std::vector<IslandId> others = neighbours();
   std::erase(others, to);
-  send(to, Neighbours{islands.members_of(others)});
+  send(to, Neighbours{islands_.members_of(others)});
 }
 
-void Core::State::name_neighbours() {
-  const auto connected = std::ranges::count_if(islands.all(), [](const auto& one) { return one.second.greeted; });
+void DataPaths::name_neighbours() {
+  const auto connected = std::ranges::count_if(islands_.all(), [](const auto& one) { return one.second.greeted; });
   if (static_cast<std::size_t>(connected) > kMostNeighbours + 1) {
     return;  // they know that there are too many
   }
-  for (const auto& [id, island] : islands.all()) {
+  for (const auto& [id, island] : islands_.all()) {
     if (island.greeted) {
       name_neighbours(id);
     }
@@ -64,45 +66,45 @@ void Core::State::name_neighbours() {
 }
 
 // In each turn an island reads from another one, and nobody sends to two of them.
-Result<std::uint32_t> Core::State::measure_paths(Duration each) {
+Result<std::uint32_t> DataPaths::measure(Duration each) {
   const std::vector<IslandId> near = neighbours();
   if (near.size() < 2) {
-    const bool many = std::ranges::count_if(islands.all(), [](const auto& one) { return one.second.greeted; }) > 1;
+    const bool many = std::ranges::count_if(islands_.all(), [](const auto& one) { return one.second.greeted; }) > 1;
     return Error{Code::unavailable,
                  many ? "more than " + std::to_string(kMostNeighbours) + " islands are connected: so many paths are not measured"
                       : "fewer than two islands are connected: there is no path to measure"};
   }
   event({}, {}, "info", "paths_measured",
         "the paths between " + std::to_string(near.size()) + " islands are measured for " + human_duration(each) + " each");
-  ++measurements;
+  ++measurements_;
   for (std::size_t i = 0; i < near.size(); ++i) {
     std::vector<IslandId> in_turn;
     for (std::size_t k = 1; k < near.size(); ++k) {
       in_turn.push_back(near[(i + k) % near.size()]);
     }
     const auto each_ms = std::chrono::duration_cast<std::chrono::milliseconds>(each).count();
-    send(near[i], Neighbours{islands.members_of(in_turn), measurements, static_cast<std::uint32_t>(each_ms)});
+    send(near[i], Neighbours{islands_.members_of(in_turn), measurements_, static_cast<std::uint32_t>(each_ms)});
   }
-  return measurements;
+  return measurements_;
 }
 
 // Who is neither a neighbour nor a member is not admitted by all others yet: that nothing comes says nothing then.
-void Core::State::on_path_report(const IslandId& island, const PathReport& message) {
-  if (islands.find(message.from) == nullptr || message.from == island) {
+void DataPaths::hear(const IslandId& island, const PathReport& message) {
+  if (islands_.find(message.from) == nullptr || message.from == island) {
     return;
   }
   if (message.measurement != 0) {
-    if (message.measurement == measurements) {
-      paths.measured(island, message.from,
-                     {std::chrono::microseconds(std::min<std::uint64_t>(message.round_trip_us, kMostRoundTripUs)),
-                      static_cast<double>(message.bytes_per_second), now(), message.measurement});
+    if (message.measurement == measurements_) {
+      paths_.measured(island, message.from,
+                      {std::chrono::microseconds(std::min<std::uint64_t>(message.round_trip_us, kMostRoundTripUs)),
+                       static_cast<double>(message.bytes_per_second), now(), message.measurement});
     }
     return;
   }
   const std::vector<IslandId> near = neighbours();
   const bool tried = contains(near, island) && contains(near, message.from);
   if (message.available.watched > Duration()) {
-    if (islands.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
+    if (islands_.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
       note_available(island, message.from, message.available);
     }
     return;
@@ -113,46 +115,46 @@ void Core::State::on_path_report(const IslandId& island, const PathReport& messa
       name_neighbours(island);
       name_neighbours(message.from);
     }
-    if (islands.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
+    if (islands_.alive(message.from) && (tried || common_run(island, message.from) != nullptr)) {
       note_broken(island, message.from, bounded(message.why, 512));
     }
     return;
   }
   if (tried) {
-    paths.passed(island, message.from, now());
+    paths_.passed(island, message.from, now());
   }
   note_whole(island, message.from);
 }
 
-void Core::State::note_whole(const IslandId& reader, const IslandId& from) {
-  if (!paths.whole(reader, from, now())) {
+void DataPaths::note_whole(const IslandId& reader, const IslandId& from) {
+  if (!paths_.whole(reader, from, now())) {
     return;
   }
   const Run* run = common_run(reader, from);
   event(run == nullptr ? RunId{} : run->about.id, reader, "info", "path_whole",
-        "island " + islands.name_of(reader) + " gets data from island " + islands.name_of(from) + " again");
+        "island " + islands_.name_of(reader) + " gets data from island " + islands_.name_of(from) + " again");
   touch_runs_of(reader, from);
 }
 
-void Core::State::note_broken(const IslandId& reader, const IslandId& from, const std::string& why) {
-  if (!paths.broken(reader, from, why, now())) {
+void DataPaths::note_broken(const IslandId& reader, const IslandId& from, const std::string& why) {
+  if (!paths_.broken(reader, from, why, now())) {
     return;
   }
-  const std::string one = islands.name_of(reader);
-  const std::string other = islands.name_of(from);
+  const std::string one = islands_.name_of(reader);
+  const std::string other = islands_.name_of(from);
   const Run* run = common_run(reader, from);
   event(run == nullptr ? RunId{} : run->about.id, reader, "warning", "path_broken",
         "island " + one + " gets no data from island " + other + ": " + why +
-            ". One of them has to reach the other: " + islands.opening_for(from, reader) + ", or " + islands.opening_for(reader, from) +
+            ". One of them has to reach the other: " + islands_.opening_for(from, reader) + ", or " + islands_.opening_for(reader, from) +
             ". Until then a third island sums for both, where there is one");
   touch_runs_of(reader, from);
 }
 
-void Core::State::note_available(const IslandId& reader, const IslandId& from, const Availability& available) {
+void DataPaths::note_available(const IslandId& reader, const IslandId& from, const Availability& available) {
   const UnsteadyPath path{from, reader};
   const UnsteadyPath back{reader, from};
-  const std::vector<UnsteadyPath> before = steadiness.among({reader, from});
-  const bool news = steadiness.report(path, available, now());
+  const std::vector<UnsteadyPath> before = steadiness_.among({reader, from});
+  const bool news = steadiness_.report(path, available, now());
   if (news && !contains(before, back)) {  // told once of the two directions
     tell_unsteady(reader, text_of_unsteady(path) + ". " + kHowLong);
   }
@@ -162,20 +164,20 @@ void Core::State::note_available(const IslandId& reader, const IslandId& from, c
 }
 
 // The island's own link, by its losses.
-void Core::State::note_lost(const IslandId& island) {
-  if (steadiness.lost(island, now())) {
+void DataPaths::note_lost(const IslandId& island) {
+  if (steadiness_.lost(island, now())) {
     tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
   }
 }
 
 // It was last heard then, and now: that is longer than a late heartbeat or two.
-void Core::State::note_heard(const IslandId& island, TimePoint before) {
-  const Duration most = std::max<Duration>(settings.heartbeat * 5 / 2, kQuiet);
+void DataPaths::note_heard(const IslandId& island, TimePoint before) {
+  const Duration most = std::max<Duration>(settings_.heartbeat * 5 / 2, kQuiet);
   // A time in which nobody was heard is the coordinator's own, or that of its link.
-  const Duration deaf_meanwhile = std::max(Duration(), deaf.second - std::max(deaf.first, before));
-  if (now() - before - deaf_meanwhile > most && steadiness.quiet(island, before, now())) {
+  const Duration deaf_meanwhile = std::max(Duration(), core_.deaf.second - std::max(core_.deaf.first, before));
+  if (now() - before - deaf_meanwhile > most && steadiness_.quiet(island, before, now())) {
     tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
-    for (const auto& [id, run] : runs) {
+    for (const auto& [id, run] : runs_) {
       if (!run.life.over() && run.memberships.contains(island)) {
         touch(run);
       }
@@ -183,80 +185,80 @@ void Core::State::note_heard(const IslandId& island, TimePoint before) {
   }
 }
 
-void Core::State::tell_unsteady(const IslandId& island, const std::string& text) {
+void DataPaths::tell_unsteady(const IslandId& island, const std::string& text) {
   event(run_that_knows(island), island, "warning", "path_unsteady", text);
 }
 
 // In which it has a place, though it may be absent; empty: none.
-RunId Core::State::run_that_knows(const IslandId& island) const {
+RunId DataPaths::run_that_knows(const IslandId& island) const {
   const auto found =
-      std::ranges::find_if(runs, [&](const auto& run) { return !run.second.life.over() && run.second.memberships.contains(island); });
-  return found == runs.end() ? RunId() : found->first;
+      std::ranges::find_if(runs_, [&](const auto& run) { return !run.second.life.over() && run.second.memberships.contains(island); });
+  return found == runs_.end() ? RunId() : found->first;
 }
 
 // Of two directions it is told once, with the later one.
-void Core::State::settle_paths() {
+void DataPaths::settle() {
   std::vector<UnsteadyPath> told;
-  for (const UnsteadyPath& path : steadiness.settle(now())) {
+  for (const UnsteadyPath& path : steadiness_.settle(now())) {
     const UnsteadyPath back{path.to, path.from};
-    if (steadiness.steady(path.from.empty() ? path.to : path.from, path.to) && !contains(told, back)) {
+    if (steadiness_.steady(path.from.empty() ? path.to : path.from, path.to) && !contains(told, back)) {
       told.push_back(path);
       event(run_that_knows(path.to), path.to, "info", "path_steady", name_of_path(path) + " is steady again");
     }
   }
-  if (const std::optional<TimePoint> next = steadiness.next_change()) {
+  if (const std::optional<TimePoint> next = steadiness_.next_change()) {
     wake_at(*next);
   }
 }
 
-std::string Core::State::name_of_path(const UnsteadyPath& path) const {
-  return path.from.empty() ? "the link of island " + islands.name_of(path.to)
-                           : "the path " + islands.name_of(path.from) + " -> " + islands.name_of(path.to);
+std::string DataPaths::name_of_path(const UnsteadyPath& path) const {
+  return path.from.empty() ? "the link of island " + islands_.name_of(path.to)
+                           : "the path " + islands_.name_of(path.from) + " -> " + islands_.name_of(path.to);
 }
 
 // "the path a -> b comes and goes: there 51 % of the last 5 minutes, 50 changes"
-std::string Core::State::text_of_unsteady(const UnsteadyPath& path) const {
-  return name_of_path(path) + " " + (path.from.empty() ? rhythm_of(path.to, {}) : "comes and goes: " + steadiness.of(path, now()).text());
+std::string DataPaths::text_of_unsteady(const UnsteadyPath& path) const {
+  return name_of_path(path) + " " + (path.from.empty() ? rhythm_of(path.to, {}) : "comes and goes: " + steadiness_.of(path, now()).text());
 }
 
 // Of a run's islands, for people: where all that concerns an island comes and goes its link is named, and not each path.
-std::vector<UnsteadyView> Core::State::unsteady_views(const Run& run) const {
+std::vector<UnsteadyView> DataPaths::unsteady_views(const Run& run) const {
   std::vector<IslandId> all;
   for (const auto& [id, membership] : run.memberships) {
-    if (islands.alive(id) || steadiness.losses(id, now()) > 0) {
+    if (islands_.alive(id) || steadiness_.losses(id, now()) > 0) {
       all.push_back(id);
     }
   }
   std::vector<UnsteadyView> views;
   for (const IslandId& id : all) {
-    if (steadiness.restless(id, all)) {
+    if (steadiness_.restless(id, all)) {
       views.push_back(
-          {"", islands.name_of(id), worst_to(id, all), name_of_path({IslandId(), id}) + " " + rhythm_of(id, all), steadiness.until(id)});
+          {"", islands_.name_of(id), worst_to(id, all), name_of_path({IslandId(), id}) + " " + rhythm_of(id, all), steadiness_.until(id)});
     }
   }
-  for (const UnsteadyPath& path : steadiness.among(all)) {
-    if (!path.from.empty() && !steadiness.restless(path.from, all) && !steadiness.restless(path.to, all)) {
-      views.push_back({islands.name_of(path.from), islands.name_of(path.to), steadiness.of(path, now()), text_of_unsteady(path),
-                       steadiness.until(path.to)});
+  for (const UnsteadyPath& path : steadiness_.among(all)) {
+    if (!path.from.empty() && !steadiness_.restless(path.from, all) && !steadiness_.restless(path.to, all)) {
+      views.push_back({islands_.name_of(path.from), islands_.name_of(path.to), steadiness_.of(path, now()), text_of_unsteady(path),
+                       steadiness_.until(path.to)});
     }
   }
   return views;
 }
 
 // Of an unsteady path between an island and the others, the one that was away most.
-Availability Core::State::worst_to(const IslandId& island, const std::vector<IslandId>& others) const {
-  Availability worst = steadiness.of({IslandId(), island}, now());
+Availability DataPaths::worst_to(const IslandId& island, const std::vector<IslandId>& others) const {
+  Availability worst = steadiness_.of({IslandId(), island}, now());
   for (const IslandId& other : others) {
-    const Availability one = steadiness.worst_of(island, other, now());
+    const Availability one = steadiness_.worst_of(island, other, now());
     worst = other != island && one.share() < worst.share() ? one : worst;
   }
   return worst;
 }
 
 // Of an island's link: "comes and goes: 25 times in the last 5m0s, there 51 % of that time".
-std::string Core::State::rhythm_of(const IslandId& island, const std::vector<IslandId>& others) const {
+std::string DataPaths::rhythm_of(const IslandId& island, const std::vector<IslandId>& others) const {
   const Availability worst = worst_to(island, others);
-  if (const std::size_t losses = steadiness.losses(island, now()); worst.changes < 2 || losses > 2) {
+  if (const std::size_t losses = steadiness_.losses(island, now()); worst.changes < 2 || losses > 2) {
     return "comes and goes: it was lost " + std::to_string(losses) + " times in the last " + human_duration(kAvailabilityWindow);
   }
   return "comes and goes: " + std::to_string((worst.changes + 1) / 2) + " times in the last " + human_duration(worst.watched) + ", there " +
@@ -264,14 +266,14 @@ std::string Core::State::rhythm_of(const IslandId& island, const std::vector<Isl
 }
 
 // `at_once`: for those who cannot do without a path that is not trusted yet, or that comes and goes.
-DetourInput Core::State::detour_input(const std::vector<IslandId>& members, bool at_once) const {
+DetourInput DataPaths::detour_input(const std::vector<IslandId>& members, bool at_once) const {
   DetourInput input{members, {}};
-  if (!paths.any(now()) && !steadiness.any()) {
+  if (!paths_.any(now()) && !steadiness_.any()) {
     return input;
   }
   for (const IslandId& a : members) {
     for (const IslandId& b : members) {
-      if (a < b && (!paths.usable(a, b, now(), at_once) || (!at_once && !steadiness.steady(a, b)))) {
+      if (a < b && (!paths_.usable(a, b, now(), at_once) || (!at_once && !steadiness_.steady(a, b)))) {
         input.apart.emplace(a, b);
       }
     }
@@ -280,42 +282,42 @@ DetourInput Core::State::detour_input(const std::vector<IslandId>& members, bool
 }
 
 // A path that comes and goes is better than none: where the run cannot do without one of its members it is used.
-DetourDecision Core::State::detour_among(const Run& run, const std::vector<IslandId>& participants) const {
+DetourDecision DataPaths::detour_among(const Run& run, const std::vector<IslandId>& participants) const {
   const DetourDecision steady = decide_detour(detour_input(participants));
   if (steady.left_out.empty() || run.members.size() >= run.spec.islands.min + steady.left_out.size()) {
     return steady;
   }
   DetourInput broken{participants, {}};
   for (const std::pair<IslandId, IslandId>& pair : detour_input(participants).apart) {
-    if (!paths.usable(pair.first, pair.second, now())) {
+    if (!paths_.usable(pair.first, pair.second, now())) {
       broken.apart.insert(pair);
     }
   }
   return decide_detour(broken);
 }
 
-std::string Core::State::why_apart(const IslandId& island, const std::vector<IslandId>& others) const {
-  if (steadiness.restless(island, others)) {
+std::string DataPaths::why_apart(const IslandId& island, const std::vector<IslandId>& others) const {
+  if (steadiness_.restless(island, others)) {
     return "its link " + rhythm_of(island, others);
   }
   std::vector<std::string> names;
   std::string why;
   for (const IslandId& other : others) {
-    if (other != island && !paths.usable(island, other, now())) {
-      names.push_back(islands.name_of(other));
-      why = paths.why_not(island, other, now());
+    if (other != island && !paths_.usable(island, other, now())) {
+      names.push_back(islands_.name_of(other));
+      why = paths_.why_not(island, other, now());
     }
   }
   for (const IslandId& other : others) {
-    if (names.empty() && other != island && !steadiness.steady(island, other)) {
-      return "the path between it and " + islands.name_of(other) + " comes and goes: " + steadiness.worst_of(island, other, now()).text();
+    if (names.empty() && other != island && !steadiness_.steady(island, other)) {
+      return "the path between it and " + islands_.name_of(other) + " comes and goes: " + steadiness_.worst_of(island, other, now()).text();
     }
   }
   return "data do not pass between it and " + list_of(names) + ": " + why;
 }
 
-bool Core::State::reaches(const IslandId& island, const Run& run) {
-  if (!paths.any(now()) && !steadiness.any()) {
+bool DataPaths::reaches(const IslandId& island, const Run& run) {
+  if (!paths_.any(now()) && !steadiness_.any()) {
     return true;
   }
   std::vector<IslandId> all = run.members;
@@ -325,41 +327,41 @@ bool Core::State::reaches(const IslandId& island, const Run& run) {
   if (!alone && !contains(decide_detour(input).left_out, island)) {
     return true;
   }
-  if (const std::optional<TimePoint> change = paths.next_change(now())) {
+  if (const std::optional<TimePoint> change = paths_.next_change(now())) {
     wake_at(*change);
   }
   return false;
 }
 
 // An island that could take part but for a link that comes and goes stays away until that is steady, unless the run needs it.
-bool Core::State::waits_for_steadiness(Run& run, Membership& membership) {
+bool DataPaths::waits_for_steadiness(Run& run, Membership& membership) {
   const IslandId island = membership.record.island;
-  if (!steadiness.until(island) || run.members.size() < run.spec.islands.min || reaches(island, run)) {
+  if (!steadiness_.until(island) || run.members.size() < run.spec.islands.min || reaches(island, run)) {
     return false;
   }
   std::vector<IslandId> all = run.members;
   all.push_back(island);
-  if (membership.record.cause.find("comes and goes") == std::string::npos && steadiness.restless(island, all)) {
+  if (membership.record.cause.find("comes and goes") == std::string::npos && steadiness_.restless(island, all)) {
     membership.record.cause = "its link " + rhythm_of(island, all);
-    save(run, membership);
+    core_.save(run, membership);
   }
   return true;
 }
 
 // Two islands alone that are apart train nothing together.
-std::optional<Wait> Core::State::wait_for_paths(const Run& run) {
+std::optional<Wait> DataPaths::wait_for(const Run& run) {
   if (run.members.size() != 2 || run.spec.islands.min < 2 || detour_input(run.members, true).apart.empty()) {
     return std::nullopt;
   }
-  if (const std::optional<TimePoint> again = paths.next_change(now())) {
+  if (const std::optional<TimePoint> again = paths_.next_change(now())) {
     wake_at(*again);  // then it is tried again, which is no deadline
   }
   return Wait{text_of_apart(run.members.front(), run.members.back()), std::nullopt};
 }
 
-std::string Core::State::text_of_apart(const IslandId& a, const IslandId& b) const {
-  return "islands " + islands.name_of(a) + " and " + islands.name_of(b) + " cannot exchange data: " + paths.why_not(a, b, now()) +
-         ". One of them has to reach the other: " + islands.opening_for(a, b) + ", or " + islands.opening_for(b, a);
+std::string DataPaths::text_of_apart(const IslandId& a, const IslandId& b) const {
+  return "islands " + islands_.name_of(a) + " and " + islands_.name_of(b) + " cannot exchange data: " + paths_.why_not(a, b, now()) +
+         ". One of them has to reach the other: " + islands_.opening_for(a, b) + ", or " + islands_.opening_for(b, a);
 }
 
 }  // namespace atl::coordinator

@@ -403,7 +403,7 @@ void Core::State::advance_leaving(Run& run) {
     }
     release(id, run);
     islands.gone(id);
-    name_neighbours();
+    data_paths.name_neighbours();
   }
 }
 

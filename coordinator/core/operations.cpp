@@ -227,14 +227,14 @@ StartView Core::rehearse_start(TimePoint now, const RunSpec& spec) const {
     const bool chosen = settled.start ? std::ranges::find(settled.islands, candidate.island) != settled.islands.end() : able;
     view.islands.push_back({candidate.island, candidate.name, chosen, candidate.connected ? candidate.obstacle : "is not connected"});
   }
-  if (!state_->paths.any(now)) {
+  if (!state_->data_paths.paths().any(now)) {
     return view;
   }
   for (const StartCandidateView& one : view.islands) {
     for (const StartCandidateView& other : view.islands) {
       const bool both = one.takes_part && other.takes_part && one.island < other.island;
-      if (both && !state_->paths.usable(one.island, other.island, now)) {
-        view.apart.push_back(state_->text_of_apart(one.island, other.island));
+      if (both && !state_->data_paths.paths().usable(one.island, other.island, now)) {
+        view.apart.push_back(state_->data_paths.text_of_apart(one.island, other.island));
       }
     }
   }

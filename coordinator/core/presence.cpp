@@ -50,7 +50,7 @@ Status Core::drain(TimePoint now, const IslandId& id, const std::string& why) {
 
 Result<std::uint32_t> Core::measure_paths(TimePoint now, Duration each) {
   state_->out.advance_to(now);
-  return state_->measure_paths(each);
+  return state_->data_paths.measure(each);
 }
 
 // What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; and what the run's rule
@@ -105,7 +105,7 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
   heard_anybody = now();
   const TimePoint heard = islands.alive(id) ? islands.at(id).heard : now();
   if (islands.hears(id, boot, message, out)) {
-    note_heard(id, heard);
+    data_paths.note_heard(id, heard);
     dispatch(id, message);
   } else if (const auto* said = std::get_if<Hello>(&message)) {
     Hello hello = *said;
@@ -113,7 +113,7 @@ void Core::State::hear(const IslandId& id, std::uint64_t boot, const Message& me
     const std::optional<Arrival> arrival = islands.greet(id, hello.boot, hello, out);
     greet_in_runs(id, arrival);
     if (!arrival && islands.alive(id)) {
-      name_neighbours(id);  // it may not have heard
+      data_paths.name_neighbours(id);  // it may not have heard
     }
   }
 }
@@ -123,12 +123,12 @@ void Core::State::greet_in_runs(const IslandId& id, const std::optional<Arrival>
     return;
   }
   if (arrival->new_boot) {
-    paths.forgive(id, now());
+    data_paths.forgive(id);
   }
   if (!arrival->here) {
-    steadiness.back(id, arrival->new_boot, now());
+    data_paths.back(id, arrival->new_boot);
   }
-  name_neighbours();
+  data_paths.name_neighbours();
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
     if (!run.life.over() && membership != run.memberships.end()) {
@@ -194,7 +194,7 @@ void Core::State::watch_islands() {
       greet_in_runs(id, islands.succeed(id, *successor, out));
     }
     if (const std::optional<std::string> cause = islands.silence(island, out)) {
-      note_lost(id);
+      data_paths.note_lost(id);
       lose(id, *cause);
     }
   }
@@ -254,8 +254,8 @@ void Core::State::watch_unheard_members(Run& run) {
 
 void Core::State::lose(const IslandId& id, const std::string& cause) {
   islands.lost(id);
-  paths.forgive(id, now());
-  name_neighbours();
+  data_paths.forgive(id);
+  data_paths.name_neighbours();
   for (auto& [run_id, run] : runs) {
     const auto membership = run.memberships.find(id);
     if (!run.life.over() && membership != run.memberships.end()) {

@@ -59,7 +59,7 @@ MembershipView Core::State::membership_view(const Run& run, const IslandId& id, 
   }
   item.reason = reason_of(run, membership, item.connected, report);
   if (item.state == MembershipState::absent && item.connected && !item.reason.until && !run.life.over()) {
-    item.reason.until = steadiness.until(id);
+    item.reason.until = data_paths.steadiness().until(id);
   }
   for (const auto& [key, waited] : membership.progress.waits) {
     static constexpr const char* kWhat[] = {"ready", "link", "commit"};
@@ -93,8 +93,8 @@ RunView Core::State::view_of(const Run& run) const {
     view.memberships.push_back(membership_view(run, id, membership));
   }
   std::ranges::stable_sort(view.memberships, {}, &MembershipView::part);
-  if (steadiness.any() && !run.life.over()) {
-    view.unsteady = unsteady_views(run);
+  if (data_paths.steadiness().any() && !run.life.over()) {
+    view.unsteady = data_paths.unsteady_views(run);
   }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
@@ -148,8 +148,8 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     view.bulk_address = value.bulk_address;
     view.seen_host = island.seen_host;
     view.data_sets = value.data_sets;
-    for (const auto& [from, why] : state_->paths.into(id, now)) {
-      const MeasuredPath* measured = state_->paths.measurement(id, from);
+    for (const auto& [from, why] : state_->data_paths.paths().into(id, now)) {
+      const MeasuredPath* measured = state_->data_paths.paths().measurement(id, from);
       view.paths.push_back(
           {state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured)});
     }

@@ -56,7 +56,7 @@ void SharedRule::readmit(Run& run) {
     const HeldRun& held = islands_.held(id, run.about.id);
     if (held.committed != run.lineage.committed() || held.digest != run.lineage.digest() || run.members.size() >= run.spec.islands.max) {
       membership.entry.offer_memory(false);
-    } else if (!exchanging && core_.reaches(id, run) && islands_.trains(id, run.about.id).value_or(true)) {
+    } else if (!exchanging && core_.data_paths.reaches(id, run) && islands_.trains(id, run.about.id).value_or(true)) {
       membership.entry.start_from(StartFrom::memory);
       core_.activate(run, membership);
     }

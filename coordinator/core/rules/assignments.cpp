@@ -21,7 +21,7 @@ std::vector<IslandId> TaskRule::holders_of(const Run& run, const Digest& digest)
 // The second island that keeps something of a task: it stays the same while it is there; a new one is best one that has it.
 IslandId TaskRule::copy_place(Run& run, Task& task) {
   const IslandId& owner = task.record().island;
-  const auto gets_data = [&](const IslandId& id) { return owner.empty() || core_.paths.usable(owner, id, now()); };
+  const auto gets_data = [&](const IslandId& id) { return owner.empty() || core_.data_paths.paths().usable(owner, id, now()); };
   const bool stays = !task.copy_on().empty() && task.copy_on() != owner && run.is_member(task.copy_on()) && islands_.alive(task.copy_on());
   if (stays && gets_data(task.copy_on())) {
     return task.copy_on();

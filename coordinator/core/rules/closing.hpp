@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "coordinator/core/rules/services.hpp"
+#include "coordinator/core/services.hpp"
 
 namespace atl::coordinator {
 

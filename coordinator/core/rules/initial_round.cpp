@@ -67,7 +67,7 @@ void SharedRule::advance_initial(Run& run) {
     }
     wake_at(membership.entry.next_repeat());
   }
-  if (const std::optional<Wait> apart = core_.wait_for_paths(run)) {
+  if (const std::optional<Wait> apart = core_.data_paths.wait_for(run)) {
     run.wait = *apart;
     stand(run, Round(0), apart->text);
     return;

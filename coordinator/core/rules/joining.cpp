@@ -37,7 +37,7 @@ void RoundRule::invite_joiners(Run& run) {
         wake_at(old.entry.retry_at());
         continue;
       }
-      if (core_.waits_for_steadiness(run, old)) {
+      if (core_.data_paths.waits_for_steadiness(run, old)) {
         continue;
       }
     }
@@ -82,7 +82,7 @@ AdmitInput RoundRule::admission_input(const Run& run) {
   input.now = now();
   input.committed = run.lineage.committed();
   for (const auto& [id, membership] : run.memberships) {
-    if (membership.record.state == MembershipState::joining && islands_.alive(id) && core_.reaches(id, run)) {
+    if (membership.record.state == MembershipState::joining && islands_.alive(id) && core_.data_paths.reaches(id, run)) {
       input.joiners.push_back(Joiner{id, islands_.name_of(id), membership.entry.catch_up().has_value(), membership.entry.caught_up(),
                                      membership.entry.boundaries_missed(), membership.entry.holds(),
                                      islands_.trains(id, run.about.id).value_or(false)});
@@ -90,7 +90,7 @@ AdmitInput RoundRule::admission_input(const Run& run) {
   }
   input.lockstep = stands_for_joiners();
   input.enough = run.members.size() >= run.spec.islands.min;
-  input.stuck = core_.wait_for_paths(run).has_value();
+  input.stuck = core_.data_paths.wait_for(run).has_value();
   input.exchanging = run.rounds().any_exchanging();
   input.anybody_ready = run.rounds().anybody_ready();
   input.last_commit = run.last_commit;

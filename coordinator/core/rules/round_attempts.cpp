@@ -83,10 +83,10 @@ void RoundRule::advance_exchanging(Run& run, Round number) {
       for (const IslandId& from : senders) {
         if (from != reader && round.exchanges(from)) {
           // Who misses a contribution tries the path at once, and may have told already that it passes again.
-          const bool passes = core_.paths.passed_since(reader, from, now() - settings_.accusation_grace);
-          core_.note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
+          const bool passes = core_.data_paths.paths().passed_since(reader, from, now() - settings_.accusation_grace);
+          core_.data_paths.note_broken(reader, from, "in round " + std::to_string(number.value) + " nothing of its contribution came");
           if (passes) {
-            core_.note_whole(reader, from);
+            core_.data_paths.note_whole(reader, from);
           }
         }
       }

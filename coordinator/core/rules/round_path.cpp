@@ -269,16 +269,17 @@ void RoundRule::advance_collecting(Run& run, Round number) {
       !std::ranges::all_of(decision.participants, [&](const IslandId& id) { return run.is_member(id); })) {
     return;  // somebody was quarantined: what that means is decided anew
   }
-  if (const std::optional<Wait> apart = core_.wait_for_paths(run)) {
+  if (const std::optional<Wait> apart = core_.data_paths.wait_for(run)) {
     wait_for(run, *apart);
     stand(run, number, apart->text);
     return;
   }
   closing_.before_plan(run, number, decision.participants);
-  const DetourDecision detour = core_.detour_among(run, decision.participants);
+  const DetourDecision detour = core_.data_paths.detour_among(run, decision.participants);
   if (!detour.left_out.empty() && run.members.size() >= run.spec.islands.min + detour.left_out.size()) {
     for (const IslandId& id : detour.left_out) {
-      core_.leave_epoch(run, id, core_.why_apart(id, decision.participants), !core_.steadiness.restless(id, decision.participants));
+      core_.leave_epoch(run, id, core_.data_paths.why_apart(id, decision.participants),
+                        !core_.data_paths.steadiness().restless(id, decision.participants));
     }
     return;  // what that means is decided anew
   }

@@ -4,10 +4,6 @@
 
 namespace atl::coordinator {
 
-Services::Services(Core::State& core) : core_(core), settings_(core.settings), islands_(core.islands), runs_(core.runs), out_(core.out) {}
-
-void Services::touch(const Run& run) { core_.touch(run); }
-
 std::uint32_t Rule::part_for(Run& run, const IslandId& island, std::optional<std::uint32_t> had) {
   return run.data.part_of(island, had, out_);
 }

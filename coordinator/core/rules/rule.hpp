@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/rules/services.hpp"
+#include "coordinator/core/services.hpp"
 
 namespace atl::coordinator {
 

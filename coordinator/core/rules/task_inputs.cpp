@@ -8,7 +8,7 @@ namespace atl::coordinator {
 
 // Of an input that the island gets from nobody who has it one who has it; nothing where it gets all that somebody has.
 std::optional<IslandId> TaskRule::holder_out_of_reach(const Run& run, const Task& task, const IslandId& island) const {
-  if (!core_.paths.any(now())) {
+  if (!core_.data_paths.paths().any(now())) {
     return std::nullopt;
   }
   std::vector<Digest> needed = {task.record().checkpoint};
@@ -18,7 +18,7 @@ std::optional<IslandId> TaskRule::holder_out_of_reach(const Run& run, const Task
   for (const Digest& digest : needed) {
     const std::vector<IslandId> holders = digest.empty() ? std::vector<IslandId>{} : holders_of(run, digest);
     const bool near = std::ranges::any_of(
-        holders, [&](const IslandId& holder) { return holder == island || core_.paths.usable(holder, island, now(), true); });
+        holders, [&](const IslandId& holder) { return holder == island || core_.data_paths.paths().usable(holder, island, now(), true); });
     if (!holders.empty() && !near) {
       return holders.front();
     }
@@ -41,7 +41,7 @@ void TaskRule::leave_to_others(Run& run, Task& task) {
     return report != nullptr && report->state == "fetching" && report->error ? holder_out_of_reach(run, task, island) : std::nullopt;
   };
   if (const std::optional<IslandId> holder = holder_of_missing(task.record().island)) {
-    const std::string why = core_.text_of_apart(task.record().island, *holder);
+    const std::string why = core_.data_paths.text_of_apart(task.record().island, *holder);
     event(run.about.id, task.record().island, "warning", "task_out_of_reach",
           "task " + task.name() + " is taken from island " + islands_.name_of(task.record().island) +
               ", which does not get what it needs: " + why,
@@ -70,9 +70,10 @@ void TaskRule::say_what_is_out_of_reach(Run& run, const std::vector<WaitingTask>
     }
     for (const IslandId& island : run.members) {
       if (const std::optional<IslandId> holder = holder_out_of_reach(run, task, island)) {
-        const std::optional<TimePoint> change = core_.paths.next_change(now());
-        run.wait =
-            Wait{"task " + one.task + " waits for an island that gets all that it needs: " + core_.text_of_apart(island, *holder), change};
+        const std::optional<TimePoint> change = core_.data_paths.paths().next_change(now());
+        run.wait = Wait{
+            "task " + one.task + " waits for an island that gets all that it needs: " + core_.data_paths.text_of_apart(island, *holder),
+            change};
         if (change) {
           wake_at(*change);
         }
