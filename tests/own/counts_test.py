@@ -329,6 +329,21 @@ class Reading(unittest.TestCase):
         self.assertEqual(sum(map(field_in, declarations)), 4)  # x, handlers, last; and one line of one and two
 
 
+class Comments(unittest.TestCase):
+    def test_every_source_that_a_comment_names_is_there(self):
+        folders = (*PRODUCT, "tests")
+        files = {path.relative_to(SOURCE).as_posix() for folder in folders for path in (SOURCE / folder).rglob("*")}
+        names = {file.rsplit("/", 1)[-1] for file in files}
+        gone = []
+        for file in sorted(file for file in files if file.endswith((".cpp", ".hpp"))):
+            for number, line in enumerate((SOURCE / file).read_text(errors="replace").splitlines(), 1):
+                for named in re.findall(r"(?<![\w/.-])[\w/]*\w\.(?:hpp|cpp)\b", line.partition("//")[2]):
+                    path = named.split("/")[0] in folders and "/" in named
+                    if named not in files if path else named.rsplit("/", 1)[-1] not in names:
+                        gone.append(f"{file}:{number}: {named}")
+        self.assertEqual(gone, [], "comments that send their reader to a file that is not there")
+
+
 class Bounds(unittest.TestCase):
     def test_every_figure_is_at_its_bound_or_a_little_below(self):
         figures = figures_of(Tree(SOURCE))
