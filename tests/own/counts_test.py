@@ -32,6 +32,7 @@ structure fields          37  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
 flat files                69  files in one folder, at most
 product lines         101500  lines of the product's sources
+files of a round          24  sources that take or make a value in which a round that the coordinator commits is passed on
 """
 
 PRODUCT = ("agent", "cli", "coordinator", "strategies", "transport")
@@ -269,6 +270,49 @@ def product_lines(tree):
     return {"product lines": Figure(sum(counts.values()), [f"{count:6} {folder}" for folder, count in counts.most_common()])}
 
 
+# ---- the walk of a round
+
+# The messages of a round that the coordinator commits. Everything else of its walk is derived from them.
+ROUND_MESSAGES = {"Ready", "Exchange", "Exchanged", "Commit", "Merged"}
+CARRIERS = ("agent/core/event.hpp", "agent/core/effect.hpp", "agent/engine/engine_command.hpp", "agent/island_link/messages.hpp",
+            "transport/control/message.hpp")  # whose variants hold what cores, engine, trainer and coordinator pass to each other
+
+Function = collections.namedtuple("Function", "file name parameters body")
+DEFINITION = re.compile(r"(?m)^(?!namespace|struct|class|enum|using|template|#|static_assert|extern)[A-Za-z\[][^;{}\n]*?\b(\w+)"
+                        r"\(((?:[^(){};]|\([^()]*\))*)\)[^;{}]*\{")
+
+
+def functions_of(file, code):
+    """Those that the source defines: what is formatted begins a definition at column 0, and ends it with a brace there or on its line."""
+    for found in DEFINITION.finditer(code):
+        end = re.compile(r"\}$|\}(?=\n)" if "\n" not in code[found.end() :].split("}")[0] else r"(?m)^\}").search(code, found.end())
+        yield Function(file, found[1], found[2], code[found.end() : end.start() if end else len(code)])
+
+
+def round_walk(tree):
+    """Sources that pass on a round which the coordinator commits.
+
+    Such a source has a function that takes or makes a value in which the round is passed on: one of the five messages, or an event, an
+    effect or a command that a function makes which takes one of them, or takes to make one. Which those are follows from the functions.
+    Calls are not followed from there: a core looks at a run again later, by a list, and where that is followed everything is reached. So
+    arithmetic and decisions that only get parts of such a value are not counted, and the figure is less than what a reader has to read.
+    """
+    carried = {name for file in CARRIERS for variant in re.findall(r"std::variant<([^;]*?)>;", tree.code(file))
+               for name in re.findall(r"\w+", variant)}
+    functions = [function for file in tree.files(endings=(".cpp",)) for function in functions_of(file, tree.code(file))]
+    taken = [{name for name in re.findall(r"\b[A-Z]\w+", function.parameters) if name in carried} for function in functions]
+    made = [{name for name in re.findall(r"\b([A-Z]\w+)(?:\{|\s+\w+\s*[;={(])", function.body) if name in carried} for function in functions]
+    passed = set(ROUND_MESSAGES)
+    for takes, makes in zip(taken, made):
+        if len(takes) == 1:
+            passed |= makes if takes <= ROUND_MESSAGES else takes if makes & ROUND_MESSAGES else set()
+    files = collections.defaultdict(set)
+    for function, takes, makes in zip(functions, taken, made):
+        if (takes | makes) & passed:
+            files[function.file] |= (takes | makes) & passed
+    return {"files of a round": Figure(len(files), [f"{file}: {' '.join(sorted(names))}" for file, names in sorted(files.items())])}
+
+
 def figures_of(tree):
     return {
         **mode_questions(tree),
@@ -281,6 +325,7 @@ def figures_of(tree):
         **structure_fields(tree),
         **flat_files(tree),
         **product_lines(tree),
+        **round_walk(tree),
     }
 
 
@@ -327,6 +372,12 @@ class Reading(unittest.TestCase):
         declarations = members_of(body)
         self.assertEqual([name for name in map(function_in, declarations) if name], ["asks", "route", "on", "found"])
         self.assertEqual(sum(map(field_in, declarations)), 4)  # x, handlers, last; and one line of one and two
+
+
+    def test_functions_of_a_source_are_found_with_their_bodies(self):
+        code = "Status A::one(const B& b, std::function<void(int)> f) {\n  if (b) {\n    two();\n  }\n}\n\nint two() { return 2; }\n\nA::A() : x(1) {\n}\n"
+        self.assertEqual([(each.name, "two" in each.body, "B" in each.parameters) for each in functions_of("a.cpp", code)],
+                         [("one", True, True), ("two", False, False), ("A", False, False)])
 
 
 class Comments(unittest.TestCase):
