@@ -1,6 +1,6 @@
 // The planner: what a run file will cost on given islands, before anything is started, as a document for people and programs.
 //
-// It puts together what is pure elsewhere: the fragments that agents would lay out (agent/engine/run_composition.hpp), the schedule
+// It puts together what is pure elsewhere: the fragments that agents would lay out (agent/engine/parameter_layout.hpp), the schedule
 // and the event simulation on virtual time (strategies/planning/forecast.hpp, whose header says its equations).
 // Every document has `schema` 1; cli/views/plan_views.cpp renders them.
 // Threads: pure functions, but for measuring costs (agent_costs.hpp).

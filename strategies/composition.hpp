@@ -148,7 +148,7 @@ Result<std::optional<Duration>> grace_of(const StrategySpec& settings);
 
 // The defaults of a named strategy. Errors: invalid_argument naming those there are.
 Result<StrategySpec> named_strategy(std::string_view name);
-// "diloco", "streaming-diloco", "eager-diloco", "co2", "noloco", "data-parallel", "local", "decentralized-diffusion".
+// The names of all there are, "diloco" first.
 std::span<const std::string_view> strategy_names();
 
 // What is wrong with a setting, by the name of its field.

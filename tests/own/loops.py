@@ -441,7 +441,7 @@ def ends_groups():
             distributed.broadcast_object_list([{"a": 1}], 0, group=talk[0])
             distributed.broadcast(atoll.torch.torch.zeros(5), 0, group=talk[0])
         distributed.broadcast(atoll.torch.torch.zeros(500), 0)
-        atoll.torch.end_process_groups(talk)
+        atoll._ranks.end_process_groups(talk)
     print("ended")
 
 

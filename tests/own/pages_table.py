@@ -6,7 +6,7 @@ A block is named by its page and the beginning of its first line that is no comm
 import pathlib
 import re
 
-PAGES = ("README.md", "docs/*.md", "docs/results/*.md")
+PAGES = ("README.md", "docs/*.md", "docs/decisions/*.md", "docs/results/*.md")
 
 
 class Typed(str):

@@ -114,7 +114,8 @@ class Boxes(unittest.TestCase):
 class Groups(unittest.TestCase):
     def test_who_waits_for_another_rank_names_it_and_its_agent_hears_it(self):
         def of(rank):
-            group = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+            group = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo",
+                     "USE_LIBUV": "0"}  # which Debian 13's PyTorch is built without
             return {**os.environ, **group}
 
         for rank, waits in ((0, "atoll: rank 0 waits for rank 1 of 2 (WORLD_SIZE)"), (1, "atoll: rank 1 waits for rank 0 of 2 (WORLD_SIZE) at 127.0.0.1:")):

@@ -1,17 +1,25 @@
-"""Ranks of a PyTorch program that do not talk to the agent, and the end of what ranks talk through."""
+"""Ranks of a PyTorch program: how they meet, do the same things, and end what they talk through."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
-from typing import Any, Mapping
+import time
+from typing import Any, Mapping, Optional
 
 import numpy
 import torch
 import torch.distributed as distributed
 
+from . import _library as library
+from ._island import Island, LinkError, Misused, samples_of
+from ._library import Order
+from ._shards import Box, ShardedArena
 
+_BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
+_OF_ALL_RANKS = library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE, library.REPORT
 _PATIENCE_SECONDS = 3.0  # with ranks that have not come, before it is said who is waited for
 
 
@@ -70,3 +78,182 @@ def end_process_groups(groups: list) -> None:
     groups.clear()
     distributed.destroy_process_group()
     held.clear()
+
+
+class RankedIsland(Island):
+    """An island whose trainer has one process or several. Rank 0 talks to the agent and decides; what it decides travels to the others in
+    batches of steps, and each does its part of it.
+
+    The class over it has what a rank copies: `_copy_shards`, `_check_model`, `_shared`, and `_device` where parameters are on GPUs.
+    """
+
+    _device: Any
+
+    def __init__(self, trainer: Any, defaults: Mapping[str, Any], rank: int, ranks: int, talk: Any):
+        super().__init__(trainer, defaults)
+        self.rank, self.ranks = rank, ranks
+        self._talk = talk  # the group of small messages between ranks
+        self._free = 0     # steps that are decided and not begun
+        self._owed = [0, 0, 0]  # steps, samples and tokens done and not answered
+        self._pace = 0.0   # seconds a step
+        self._batch_began = 0.0
+        self._boxes: list[Box] = []  # of sharded parameters: what this rank has of each
+        self._sharded: Optional[ShardedArena] = None
+        self._reports_beside = False  # rank 0's numbers come from a GPU while it goes on: it asks no other rank for its own
+
+    def wants_step(self) -> bool:
+        if self.ranks == 1:
+            return super().wants_step()
+        if not self._started:
+            raise Misused("island.start(…) comes before the first step")
+        if self._free == 0:
+            if self._sharded:
+                self._answer_ended()
+            while True:
+                order = self._tell(self._decide() if self.rank == 0 else None)
+                if order.kind == library.STOP:
+                    return self._stopped(order)
+                if order.kind == library.STEP:
+                    self._free = order.free_until - order.step + 1
+                    self.progress = order.progress
+                    self._batch_began = time.monotonic()
+                    break
+                self._follow(order)
+        self._free -= 1
+        self._stand()
+        self._in_hand = Order(library.STEP)
+        return True
+
+    def _decide(self) -> Order:
+        """Rank 0: the next thing that all ranks have to do. What it can do alone, it does."""
+        try:
+            if self._owed[0] > 0:
+                self._pace = (time.monotonic() - self._batch_began) / self._owed[0]
+                steps, samples, tokens = self._owed
+                self._owed = [0, 0, 0]
+                self._trainer.answer(steps=steps, samples=samples, tokens=tokens, enough=self._take_enough())
+            while True:
+                order = self._trainer.next(500) if self._sharded else self._next()
+                if order.kind == library.GRADIENT:
+                    raise Misused("strategies that exchange gradients work with trainers of one rank")
+                if order.kind == library.STEP:
+                    batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
+                    return order._replace(free_until=min(order.free_until, order.step + batch - 1))
+                shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.NONE and self._begun)
+                if order.kind in _OF_ALL_RANKS or (self._sharded and shared):
+                    return order
+                if order.kind != library.NONE:
+                    self._carry_out(order)
+        except LinkError as failure:
+            if not failure.gone:
+                raise
+            return Order(library.STOP)
+
+    def _tell(self, order: Optional[Order]) -> Order:
+        if order is not None:
+            order, self._news = order._replace(data=self._news), None
+        said = [order]
+        distributed.broadcast_object_list(said, 0, group=self._talk)
+        if self.rank != 0 and said[0].data is not None:
+            self.deal(said[0].data)
+        return said[0]
+
+    def _answer_ended(self, wait: bool = False) -> None:
+        """Of shards the copies of all ranks: all call this together."""
+        if not self._sharded:
+            return super()._answer_ended(wait)
+        if not self._begun:
+            return
+        ended = torch.tensor([next((number for number, begun in enumerate(self._begun) if not begun.copies.ended()), len(self._begun))])
+        distributed.all_reduce(ended, distributed.ReduceOp.MIN, group=self._talk)
+        for _ in range(max(int(ended), int(wait))):
+            self._end_oldest()
+
+    def _follow(self, order: Order) -> None:
+        if order.kind == library.NONE:
+            return self._answer_ended(wait=True)
+        if self._sharded and order.kind in (library.WRITE, library.FETCH, library.MERGE):
+            return self._carry_out_shards(self._sharded, order)
+        if self._device is not None and order.kind == library.REPORT and (self._sharded or self.rank == 0):
+            return self._carry_out(order)
+        if self.rank == 0:
+            return self._carry_out(order)
+        if order.kind == library.STAND_AT:
+            self.step, self.position = order.step, order.position
+        elif order.kind == library.EVALUATE and self._evaluate:
+            self._evaluate()
+        elif order.kind == library.SAVE:
+            self._try_to_save(order.directory)
+        elif order.kind == library.REPORT:
+            losses, _ = self._take_reported()
+            if not self._reports_beside:
+                self._losses_of(losses)
+                if order.wants_norm:
+                    self._norm()
+        elif order.kind == library.MERGE:
+            self._check_model()
+            for entry in self._entries[order.fragment]:
+                self._spread(self._shared[entry.parameter])
+        self._owed = [0, 0, 0]
+
+    def _carry_out_shards(self, arena: ShardedArena, order: Order) -> None:
+        """This rank's shards of a fragment, into the arena or out of it; the order is done once all ranks have copied theirs."""
+
+        def all_have_copied() -> Mapping[str, Any]:
+            if order.kind == library.WRITE:
+                arena.written(order.fragment, self._shapes)
+            else:
+                distributed.barrier(group=self._talk)
+            return {}
+
+        self._copy_shards(arena, order)
+        if self._device is not None:
+            self._begin_answer(self._device.begun(), all_have_copied)
+        else:
+            self._trainer.answer(**all_have_copied())
+
+    def _spread(self, tensor: torch.Tensor) -> None:
+        """What rank 0 has taken, the other ranks take."""
+        if self.ranks > 1:
+            distributed.broadcast(tensor.detach(), 0)
+
+    def _losses_of(self, given):
+        """Rank 0's; not a number in each step in which another rank's was none. Where parameters are on GPUs, rank 0's alone."""
+        losses = super()._losses_of(given)
+        if self.ranks == 1:
+            return losses
+        bad: list[Any] = [None] * self.ranks
+        distributed.gather_object([at for at, loss in enumerate(losses) if not math.isfinite(loss)], bad if self.rank == 0 else None, 0, group=self._talk)
+        for at in {at for of_rank in bad for at in of_rank or [] if at < len(losses)}:
+            losses[at] = math.nan
+        return losses
+
+    def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
+        if self.ranks == 1:
+            return super().done(loss, samples, tokens, **metrics)
+        samples = samples_of(samples)
+        if self._in_hand is None:
+            raise Misused("island.done() without a step: loop over island.steps()")
+        if self._in_hand.kind == library.GRADIENT:
+            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
+        if loss is not None:
+            self._losses.append(loss)
+        self._note(metrics)
+        self.step += 1
+        self.position += samples
+        self._stood = self.step
+        done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
+        self._owed = [owed + more for owed, more in zip(self._owed, done)]
+        self._in_hand = None
+
+    def reduce_gradients(self, loss: Any, samples: int, tokens: Optional[int] = None) -> None:
+        if self.ranks == 1:
+            return super().reduce_gradients(loss, samples, tokens)
+        if self._in_hand is not None and self._in_hand.kind == library.GRADIENT:
+            raise Misused("strategies that exchange gradients work with trainers of one rank")
+
+    def leave(self) -> None:
+        super().leave()
+        if self.ranks > 1 and self._talk is not None:
+            talk, self._talk = [self._talk], None
+            end_process_groups(talk)

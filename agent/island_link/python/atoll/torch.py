@@ -18,11 +18,9 @@ parameters, are refused by name.
 from __future__ import annotations
 
 import io
-import math
 import os
 import random
-import time
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 import numpy
 import torch
@@ -33,16 +31,14 @@ from . import _schedule, _state
 from ._alone import Alone
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, samples_of
+from ._island import Dataset, Island, LinkError, Refused, Stopped
 from ._join import connect, die_with_parent
 from ._library import Order
-from ._ranks import Listener, end_process_groups, meet_ranks
-from ._shards import Box, ShardedArena, is_sharded, like, local, plain
+from ._ranks import Listener, RankedIsland, meet_ranks
+from ._shards import ShardedArena, is_sharded, like, local, plain
 
 __all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
 
-_BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
-_OF_ALL_RANKS = library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE, library.REPORT
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
 
@@ -62,19 +58,10 @@ def _mix(parameter: torch.Tensor, new: torch.Tensor, alpha: float) -> None:
             parameter.copy_(parameter.float().mul_(alpha).add_(new.to(parameter.device), alpha=1 - alpha))
 
 
-class TorchIsland(Island):
+class TorchIsland(RankedIsland):
     def __init__(self, trainer: Any, defaults: Mapping[str, Any], rank: int = 0, ranks: int = 1, talk: Any = None):
-        super().__init__(trainer, defaults)
-        self.rank, self.ranks = rank, ranks
-        self._talk = talk  # the group of small messages between ranks
-        self._free = 0     # steps that are decided and not begun
-        self._owed = [0, 0, 0]  # steps, samples and tokens done and not answered
-        self._pace = 0.0   # seconds a step
-        self._batch_began = 0.0
-        self._boxes: list[Box] = []  # of sharded parameters: what this rank has of each
-        self._sharded: Optional[ShardedArena] = None
+        super().__init__(trainer, defaults, rank, ranks, talk)
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
-        self._reports_beside = False  # rank 0's numbers come from a GPU while it goes on: it asks no other rank for its own
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
         self._checked = False  # the model was compared with what is declared, and no step was done since
 
@@ -237,11 +224,6 @@ class TorchIsland(Island):
         parameter.grad.copy_(self._of_arena(index, torch.from_numpy(values).view(parameter.shape), parameter))
         self._spread(parameter.grad)
 
-    def _spread(self, tensor: torch.Tensor) -> None:
-        """What rank 0 has taken, the other ranks take."""
-        if self.ranks > 1:
-            distributed.broadcast(tensor.detach(), 0)
-
     def _norms(self) -> list[torch.Tensor]:
         """Of the last gradient: of each parameter, or of this rank's part of it."""
         return [
@@ -267,160 +249,17 @@ class TorchIsland(Island):
             return [float(value) for value in values]
         return torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
 
-    def _losses_of(self, given):
-        """Rank 0's; not a number in each step in which another rank's was none. Where parameters are on GPUs, rank 0's alone."""
-        losses = super()._losses_of(given)
-        if self.ranks == 1:
-            return losses
-        bad: list[Any] = [None] * self.ranks
-        distributed.gather_object([at for at, loss in enumerate(losses) if not math.isfinite(loss)], bad if self.rank == 0 else None, 0, group=self._talk)
-        for at in {at for of_rank in bad for at in of_rank or [] if at < len(losses)}:
-            losses[at] = math.nan
-        return losses
-
     def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         metrics = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()}
-        if self.ranks == 1:
-            return super().done(loss, samples, tokens, **metrics)
-        samples = samples_of(samples)
-        if self._in_hand is None:
-            raise Misused("island.done() without a step: loop over island.steps()")
-        if self._in_hand.kind == library.GRADIENT:
-            raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
-        if loss is not None:
-            self._losses.append(loss)
-        self._note(metrics)
-        self.step += 1
-        self.position += samples
-        self._stood = self.step
-        done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
-        self._owed = [owed + more for owed, more in zip(self._owed, done)]
-        self._in_hand = None
+        super().done(loss, samples, tokens, **metrics)
 
     done.__doc__ = Island.done.__doc__
 
     def reduce_gradients(self, loss: Any, samples: int, tokens: Optional[int] = None) -> None:
-        loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
-        if self.ranks == 1:
-            return super().reduce_gradients(loss, samples, tokens)
-        if self._in_hand is not None and self._in_hand.kind == library.GRADIENT:
-            raise Misused("strategies that exchange gradients work with trainers of one rank")
+        super().reduce_gradients(loss.detach() if isinstance(loss, torch.Tensor) else loss, samples, tokens)
 
     reduce_gradients.__doc__ = Island.reduce_gradients.__doc__
-
-    # ---- ranks
-
-    def wants_step(self) -> bool:
-        if self.ranks == 1:
-            return super().wants_step()
-        if not self._started:
-            raise Misused("island.start(…) comes before the first step")
-        if self._free == 0:
-            if self._sharded:
-                self._answer_ended()
-            while True:
-                order = self._tell(self._decide() if self.rank == 0 else None)
-                if order.kind == library.STOP:
-                    return self._stopped(order)
-                if order.kind == library.STEP:
-                    self._free = order.free_until - order.step + 1
-                    self.progress = order.progress
-                    self._batch_began = time.monotonic()
-                    break
-                self._follow(order)
-        self._free -= 1
-        self._stand()
-        self._in_hand = Order(library.STEP)
-        return True
-
-    def _decide(self) -> Order:
-        """Rank 0: the next thing that all ranks have to do. What it can do alone, it does."""
-        try:
-            if self._owed[0] > 0:
-                self._pace = (time.monotonic() - self._batch_began) / self._owed[0]
-                steps, samples, tokens = self._owed
-                self._owed = [0, 0, 0]
-                self._trainer.answer(steps=steps, samples=samples, tokens=tokens, enough=self._take_enough())
-            while True:
-                order = self._trainer.next(500) if self._sharded else self._next()
-                if order.kind == library.GRADIENT:
-                    raise Misused("strategies that exchange gradients work with trainers of one rank")
-                if order.kind == library.STEP:
-                    batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
-                    return order._replace(free_until=min(order.free_until, order.step + batch - 1))
-                shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.NONE and self._begun)
-                if order.kind in _OF_ALL_RANKS or (self._sharded and shared):
-                    return order
-                if order.kind != library.NONE:
-                    self._carry_out(order)
-        except LinkError as failure:
-            if not failure.gone:
-                raise
-            return Order(library.STOP)
-
-    def _tell(self, order: Optional[Order]) -> Order:
-        if order is not None:
-            order, self._news = order._replace(data=self._news), None
-        said = [order]
-        distributed.broadcast_object_list(said, 0, group=self._talk)
-        if self.rank != 0 and said[0].data is not None:
-            self.deal(said[0].data)
-        return said[0]
-
-    def _answer_ended(self, wait: bool = False) -> None:
-        """Of shards the copies of all ranks: all call this together."""
-        if not self._sharded:
-            return super()._answer_ended(wait)
-        if not self._begun:
-            return
-        ended = torch.tensor([next((number for number, begun in enumerate(self._begun) if not begun.copies.ended()), len(self._begun))])
-        distributed.all_reduce(ended, distributed.ReduceOp.MIN, group=self._talk)
-        for _ in range(max(int(ended), int(wait))):
-            self._end_oldest()
-
-    def _follow(self, order: Order) -> None:
-        if order.kind == library.NONE:
-            return self._answer_ended(wait=True)
-        if self._sharded and order.kind in (library.WRITE, library.FETCH, library.MERGE):
-            return self._carry_out_shards(self._sharded, order)
-        if self._device is not None and order.kind == library.REPORT and (self._sharded or self.rank == 0):
-            return self._carry_out(order)
-        if self.rank == 0:
-            return self._carry_out(order)
-        if order.kind == library.STAND_AT:
-            self.step, self.position = order.step, order.position
-        elif order.kind == library.EVALUATE and self._evaluate:
-            self._evaluate()
-        elif order.kind == library.SAVE:
-            self._try_to_save(order.directory)
-        elif order.kind == library.REPORT:
-            losses, _ = self._take_reported()
-            if not self._reports_beside:
-                self._losses_of(losses)
-                if order.wants_norm:
-                    self._norm()
-        elif order.kind == library.MERGE:
-            self._check_model()
-            for entry in self._entries[order.fragment]:
-                self._spread(self._shared[entry.parameter])
-        self._owed = [0, 0, 0]
-
-    def _carry_out_shards(self, arena: ShardedArena, order: Order) -> None:
-        """This rank's shards of a fragment, into the arena or out of it; the order is done once all ranks have copied theirs."""
-
-        def all_have_copied() -> Mapping[str, Any]:
-            if order.kind == library.WRITE:
-                arena.written(order.fragment, self._shapes)
-            else:
-                distributed.barrier(group=self._talk)
-            return {}
-
-        self._copy_shards(arena, order)
-        if self._device is not None:
-            self._begin_answer(self._device.begun(), all_have_copied)
-        else:
-            self._trainer.answer(**all_have_copied())
 
     def _copy_shards(self, arena: ShardedArena, order: Order) -> None:
         if order.kind in (library.WRITE, library.MERGE):
@@ -447,9 +286,6 @@ class TorchIsland(Island):
             self._device.close()
             self._device = None
         super().leave()
-        if self.ranks > 1 and self._talk is not None:
-            talk, self._talk = [self._talk], None
-            end_process_groups(talk)
 
     leave.__doc__ = Island.leave.__doc__
 
