@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "coordinator/core/recovery.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
@@ -48,7 +49,7 @@ void Progress::contribute(const LastContribution& contribution) {
 bool Run::is_member(const IslandId& island) const { return std::find(members.begin(), members.end(), island) != members.end(); }
 
 Core::Core(Settings settings, Recovered recovered, TimePoint now) : state_(std::make_unique<State>(std::move(settings), now)) {
-  state_->recover(std::move(recovered));
+  Recovery(*state_).recover(std::move(recovered));
   state_->advance_all();
 }
 Core::~Core() = default;
@@ -62,12 +63,38 @@ void Core::step(TimePoint now, const IslandId& island, std::uint64_t boot, const
   constexpr Duration kSoon = std::chrono::milliseconds(100);  // one look for all answers that decide nothing
   const Stir stir = state_->stir_of(island, message);
   const std::size_t said = state_->out.said();
-  state_->hear(island, boot, message);
+  state_->presence.hear(island, boot, message);
   if (stir == Stir::all || (stir != Stir::numbers && state_->out.said() != said)) {
     state_->advance_all();
   } else if (stir == Stir::little) {
     state_->wake_at(state_->now() + kSoon);
   }
+}
+
+// What changes no decision: a heartbeat of an island that is known to live, with a report where there was one; and what the run's rule
+// says.
+Stir Core::State::stir_of(const IslandId& id, const Message& message) const {
+  const auto of_run = [&](const auto& said) {
+    const Island* island = islands.find(id);
+    const auto run = runs.find(said.run);
+    const bool known = island != nullptr && island->greeted && !island->probe && run != runs.end();
+    return known ? run->second.rule->stir_of(run->second, id, said) : Stir::all;
+  };
+  if (const auto* ready = std::get_if<atl::Ready>(&message)) {
+    return of_run(*ready);
+  }
+  if (const auto* exchanged = std::get_if<Exchanged>(&message)) {
+    return of_run(*exchanged);
+  }
+  if (const auto* merged = std::get_if<Merged>(&message)) {
+    return of_run(*merged);
+  }
+  if (const auto* report = std::get_if<AssignmentReport>(&message)) {
+    return of_run(*report);
+  }
+  const auto* heartbeat = std::get_if<Heartbeat>(&message);
+  const bool routine = heartbeat != nullptr && islands.is_routine(id, *heartbeat);
+  return routine || std::holds_alternative<Holds>(message) ? Stir::nothing : Stir::all;
 }
 
 void Core::was_away(Duration away) { state_->islands.excuse(away); }
@@ -124,7 +151,7 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
       [&](const auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, Heartbeat>) {
-          on_heartbeat(island, m);
+          presence.on_heartbeat(island, m);
         } else if constexpr (std::is_same_v<M, Leave>) {
           islands.leave(island, m, out);
         } else if constexpr (kOfRun<M>) {
@@ -160,7 +187,7 @@ void Core::State::advance_all() {
     return;
   }
   work.begin();
-  watch_islands();
+  presence.watch();
   data_paths.settle();
   for (const auto& [id, run] : runs) {
     if (!run.life.idle()) {

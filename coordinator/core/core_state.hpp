@@ -12,9 +12,11 @@
 #include "coordinator/core/data_paths.hpp"
 #include "coordinator/core/islands.hpp"
 #include "coordinator/core/outbox.hpp"
+#include "coordinator/core/presence.hpp"
 #include "coordinator/core/removals.hpp"
 #include "coordinator/core/rules/rules.hpp"
 #include "coordinator/core/run.hpp"
+#include "coordinator/core/views.hpp"
 #include "coordinator/core/work_list.hpp"
 
 namespace atl::coordinator {
@@ -24,26 +26,24 @@ struct Core::State {
   Islands islands;
   std::map<RunId, Run> runs;
   Removals removals;
-  TimePoint heard_anybody;
-  std::pair<TimePoint, TimePoint> deaf;  // the newest time in which nobody was heard, for longer than a heartbeat takes
   Outbox out;
   WorkList work;
   std::optional<Superseded> superseded;  // nothing is decided any more
   DataPaths data_paths;
+  Presence presence;
+  Views views;
   Rules rules;
 
   State(Settings times, TimePoint now)
-      : settings(std::move(times)), islands(settings), out(now, settings.resend), data_paths(*this), rules(*this) {}
+      : settings(std::move(times)),
+        islands(settings),
+        out(now, settings.resend),
+        data_paths(*this),
+        presence(*this),
+        views(*this),
+        rules(*this) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-
-  // ---- recovery.cpp: from the ledger's records
-  void recover(Recovered recovered);
-  void recover_run(const RunRecord& value);
-  void recover_memberships(Recovered& recovered);
-  void recover_round(const RoundRecord& value);
-  static void recover_parts(Run& run, const std::vector<RoundRecord>& rounds);
-  void settle_recovered(Run& run);
 
   // ---- core.cpp
   template <typename M>
@@ -66,18 +66,7 @@ struct Core::State {
   void restart(Resend& resend) const { out.restart(resend); }
   [[nodiscard]] NewEpoch new_epoch_of(const Run& run, const IslandId& to) const;
 
-  // ---- presence.cpp: what arrivals, silence and departures of islands mean for the runs
-  void hear(const IslandId& id, std::uint64_t boot, const Message& message);
-  void heed_generation(const IslandId& id, const Generation& met);
   [[nodiscard]] Stir stir_of(const IslandId& id, const Message& message) const;
-  void announce_move(Run& run, const IslandId& id);
-  void greet_in_runs(const IslandId& id, const std::optional<Arrival>& arrival);
-  void on_heartbeat(const IslandId& island, const Heartbeat& heartbeat);
-  void watch_islands();
-  void watch_idle_members(Run& run);
-  void watch_unheard_members(Run& run);
-  void lose(const IslandId& island, const std::string& cause);
-  void withdraw_reader(const std::string& reader_key);
 
   // ---- memberships.cpp: who takes part in a run
   void start_run(Run& run, const std::vector<IslandId>& chosen);
@@ -131,8 +120,6 @@ struct Core::State {
   void tell_removed(const std::vector<RunId>& ids, const std::vector<Holder>& holders);
   void on_holds(const IslandId& island, const Holds& message);
 
-  [[nodiscard]] std::string text_of(const WaitKey& key) const;
-
   // ---- operations.cpp: what operators ask of a run. Errors: not_found.
   Result<Run*> run_asked_for(const RunId& id);
   [[nodiscard]] std::optional<ExportSource> export_source(const Run& run, const Membership& membership, bool alone) const;
@@ -153,8 +140,6 @@ struct Core::State {
   void set_state(Run& run, RunState state, const std::string& reason, std::optional<TimePoint> until = std::nullopt);
   void tell_wait(Run& run);
   void end_run(Run& run, RunState state, const std::string& reason, std::optional<Error> error);
-  [[nodiscard]] RunView view_of(const Run& run) const;
-  [[nodiscard]] MembershipView membership_view(const Run& run, const IslandId& id, const Membership& membership) const;
 };
 
 }  // namespace atl::coordinator

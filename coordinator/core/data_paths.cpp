@@ -174,7 +174,7 @@ void DataPaths::note_lost(const IslandId& island) {
 void DataPaths::note_heard(const IslandId& island, TimePoint before) {
   const Duration most = std::max<Duration>(settings_.heartbeat * 5 / 2, kQuiet);
   // A time in which nobody was heard is the coordinator's own, or that of its link.
-  const Duration deaf_meanwhile = std::max(Duration(), core_.deaf.second - std::max(core_.deaf.first, before));
+  const Duration deaf_meanwhile = std::max(Duration(), core_.presence.deaf().second - std::max(core_.presence.deaf().first, before));
   if (now() - before - deaf_meanwhile > most && steadiness_.quiet(island, before, now())) {
     tell_unsteady(island, text_of_unsteady({IslandId(), island}) + ". " + kHowLong);
     for (const auto& [id, run] : runs_) {

@@ -1,26 +1,28 @@
 // A core that is constructed from the ledger's records goes on where the old one was.
+#include "coordinator/core/recovery.hpp"
+
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
 
 namespace atl::coordinator {
 
-void Core::State::recover(Recovered recovered) {
-  islands.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
+void Recovery::recover(Recovered recovered) {
+  islands_.recover(std::move(recovered.islands), std::move(recovered.former_names), now());
   for (RemovedRecord& removed : recovered.removed) {
-    removals.recover(std::move(removed));
+    core_.removals.recover(std::move(removed));
   }
   for (const RunRecord& value : recovered.runs) {
     recover_run(value);
   }
   recover_memberships(recovered);
   for (PartRecord& value : recovered.parts) {
-    if (const auto run = runs.find(value.run); run != runs.end()) {
+    if (const auto run = runs_.find(value.run); run != runs_.end()) {
       run->second.data.recover(std::move(value));
     }
   }
   for (StretchRecord& value : recovered.stretches) {
-    if (const auto run = runs.find(value.run); run != runs.end()) {
+    if (const auto run = runs_.find(value.run); run != runs_.end()) {
       run->second.data.recover(std::move(value));
     }
   }
@@ -29,19 +31,19 @@ void Core::State::recover(Recovered recovered) {
     recover_round(value);
   }
   for (TaskRecord& value : recovered.tasks) {
-    if (const auto run = runs.find(value.run); run != runs.end()) {
+    if (const auto run = runs_.find(value.run); run != runs_.end()) {
       run->second.rule->recover(run->second, std::move(value));
     }
   }
-  for (auto& [id, run] : runs) {
+  for (auto& [id, run] : runs_) {
     run.data.recovered();
     recover_parts(run, recovered.rounds);
     settle_recovered(run);
   }
 }
 
-void Core::State::recover_run(const RunRecord& value) {
-  Run& run = runs[value.id];
+void Recovery::recover_run(const RunRecord& value) {
+  Run& run = runs_[value.id];
   run.about = RunIdentity{value.id, value.name, value.file, value.spec};
   run.epoch = value.epoch;
   run.life.recover(value);
@@ -51,10 +53,10 @@ void Core::State::recover_run(const RunRecord& value) {
   run.nobody_since = now();
   Result<RunSpec> spec = run_spec_from_json(run.about.spec);
   if (spec) {
-    rules.adopt(run, std::move(*spec));
+    core_.rules.adopt(run, std::move(*spec));
     return;
   }
-  rules.adopt(run, run.spec);  // of nothing
+  core_.rules.adopt(run, run.spec);  // of nothing
   if (!run.life.over()) {
     const Error error = with_context(spec.error(), "the ledger's copy of the run file");
     run.life.end(RunState::failed, error.why, error, now());
@@ -62,30 +64,30 @@ void Core::State::recover_run(const RunRecord& value) {
   }
 }
 
-void Core::State::recover_memberships(Recovered& recovered) {
+void Recovery::recover_memberships(Recovered& recovered) {
   for (MembershipRecord& value : recovered.memberships) {
-    const auto found = runs.find(value.run);
-    if (found == runs.end()) {
+    const auto found = runs_.find(value.run);
+    if (found == runs_.end()) {
       continue;
     }
     Membership& membership = found->second.memberships[value.island];
-    membership.entry.recover(found->second.rule->recovered_start(value.state), out);
+    membership.entry.recover(found->second.rule->recovered_start(value.state), out_);
     found->second.guards.recover(value.island, value.offences);
     membership.record = std::move(value);
   }
   std::map<RunId, Epoch> newest;
   for (EpochRecord& value : recovered.epochs) {
-    const auto run = runs.find(value.run);
-    if (run != runs.end() && value.epoch >= newest[value.run]) {
+    const auto run = runs_.find(value.run);
+    if (run != runs_.end() && value.epoch >= newest[value.run]) {
       newest[value.run] = value.epoch;
       run->second.members = std::move(value.members);
     }
   }
 }
 
-void Core::State::recover_round(const RoundRecord& value) {
-  const auto found = runs.find(value.run);
-  if (found == runs.end() || value.lineage > found->second.lineage.number()) {
+void Recovery::recover_round(const RoundRecord& value) {
+  const auto found = runs_.find(value.run);
+  if (found == runs_.end() || value.lineage > found->second.lineage.number()) {
     return;
   }
   Run& run = found->second;
@@ -97,7 +99,7 @@ void Core::State::recover_round(const RoundRecord& value) {
 }
 
 // How far the parts were after each of the newest rounds.
-void Core::State::recover_parts(Run& run, const std::vector<RoundRecord>& rounds) {
+void Recovery::recover_parts(Run& run, const std::vector<RoundRecord>& rounds) {
   std::map<Round, const RoundRecord*> committed;
   for (const RoundRecord& round : rounds) {
     if (round.run == run.about.id && round.lineage == run.lineage.number() && round.committed && round.round <= run.lineage.committed()) {
@@ -109,7 +111,7 @@ void Core::State::recover_parts(Run& run, const std::vector<RoundRecord>& rounds
   }
 }
 
-void Core::State::settle_recovered(Run& run) {
+void Recovery::settle_recovered(Run& run) {
   if (run.lineage.restored() && run.lineage.initialised()) {
     // Of a backup: who takes part, and with what, is asked anew.
     run.members.clear();
@@ -127,7 +129,7 @@ void Core::State::settle_recovered(Run& run) {
     const MembershipState state = membership.record.state;
     const bool there = state == MembershipState::active || state == MembershipState::joining || state == MembershipState::starting;
     if (!run.life.idle() && there) {
-      lend(run, island);
+      core_.lend(run, island);
     }
   }
 }

@@ -1,4 +1,6 @@
 // What is asked of a core, answered with values.
+#include "coordinator/core/views.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -39,16 +41,16 @@ Reason reason_of(const Run& run, const Membership& membership, bool connected, c
 
 }  // namespace
 
-MembershipView Core::State::membership_view(const Run& run, const IslandId& id, const Membership& membership) const {
+MembershipView Views::membership_view(const Run& run, const IslandId& id, const Membership& membership) const {
   MembershipView item;
   item.island = id;
-  item.name = islands.name_of(id);
+  item.name = islands_.name_of(id);
   item.state = membership.record.state;
   item.part = membership.record.part;
   item.share = membership.record.state == MembershipState::active ? membership.progress.share : 0;
   item.absences = membership.record.absences;
   std::optional<IslandReport> report;
-  if (const Island* island = islands.find(id); island != nullptr) {
+  if (const Island* island = islands_.find(id); island != nullptr) {
     item.connected = island->greeted;
     item.last_seen = island->heard;
     item.kernels = island->kernels;
@@ -59,31 +61,31 @@ MembershipView Core::State::membership_view(const Run& run, const IslandId& id, 
   }
   item.reason = reason_of(run, membership, item.connected, report);
   if (item.state == MembershipState::absent && item.connected && !item.reason.until && !run.life.over()) {
-    item.reason.until = data_paths.steadiness().until(id);
+    item.reason.until = core_.data_paths.steadiness().until(id);
   }
   for (const auto& [key, waited] : membership.progress.waits) {
     static constexpr const char* kWhat[] = {"ready", "link", "commit"};
-    item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands.name_of(key.island),
-                                  key.from.empty() ? "" : islands.name_of(key.from), text_of(key), waited});
+    item.waits.push_back(WaitView{kWhat[static_cast<std::size_t>(key.what)], key.island.empty() ? "" : islands_.name_of(key.island),
+                                  key.from.empty() ? "" : islands_.name_of(key.from), text_of(key), waited});
   }
   std::ranges::stable_sort(item.waits, std::greater<>{}, &WaitView::seconds);
   return item;
 }
 
-std::string Core::State::text_of(const WaitKey& key) const {
+std::string Views::text_of(const WaitKey& key) const {
   switch (key.what) {
     case WaitFor::ready:
-      return islands.name_of(key.island) + " to be ready";
+      return islands_.name_of(key.island) + " to be ready";
     case WaitFor::link:
-      return key.from.empty() ? "the exchange of " + islands.name_of(key.island)
-                              : "the link " + islands.name_of(key.from) + " → " + islands.name_of(key.island);
+      return key.from.empty() ? "the exchange of " + islands_.name_of(key.island)
+                              : "the link " + islands_.name_of(key.from) + " → " + islands_.name_of(key.island);
     case WaitFor::commit:
       return "the coordinator to commit";
   }
   return "";
 }
 
-RunView Core::State::view_of(const Run& run) const {
+RunView Views::view_of(const Run& run) const {
   RunView view;
   static_cast<RunRecord&>(view) = run.to_record();
   view.rounds = run.spec.rounds;
@@ -93,8 +95,8 @@ RunView Core::State::view_of(const Run& run) const {
     view.memberships.push_back(membership_view(run, id, membership));
   }
   std::ranges::stable_sort(view.memberships, {}, &MembershipView::part);
-  if (data_paths.steadiness().any() && !run.life.over()) {
-    view.unsteady = data_paths.unsteady_views(run);
+  if (core_.data_paths.steadiness().any() && !run.life.over()) {
+    view.unsteady = core_.data_paths.unsteady_views(run);
   }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
@@ -105,7 +107,7 @@ RunView Core::State::view_of(const Run& run) const {
 std::vector<RunView> Core::runs(TimePoint) const {
   std::vector<RunView> views;
   for (const auto& [id, run] : state_->runs) {
-    views.push_back(state_->view_of(run));
+    views.push_back(state_->views.view_of(run));
   }
   std::stable_sort(views.begin(), views.end(), [](const RunView& a, const RunView& b) { return a.submitted < b.submitted; });
   return views;
@@ -113,7 +115,7 @@ std::vector<RunView> Core::runs(TimePoint) const {
 
 std::optional<RunView> Core::run(TimePoint, const RunId& id) const {
   const auto run = state_->runs.find(id);
-  return run == state_->runs.end() ? std::nullopt : std::optional<RunView>(state_->view_of(run->second));
+  return run == state_->runs.end() ? std::nullopt : std::optional<RunView>(state_->views.view_of(run->second));
 }
 
 std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island, Round round) const {
@@ -126,8 +128,8 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   const auto wait = std::find_if(accounted.rbegin(), accounted.rend(), [&](const AccountedWait& one) { return one.round == round; });
   if (wait != accounted.rend()) {
     for (auto share = wait->shares.rbegin(); share != wait->shares.rend(); ++share) {
-      causes.push_back(
-          {share->from.empty() ? share->island : share->from, state_->text_of({share->what, share->island, share->from}), share->seconds});
+      causes.push_back({share->from.empty() ? share->island : share->from, state_->views.text_of({share->what, share->island, share->from}),
+                        share->seconds});
     }
   }
   return causes;

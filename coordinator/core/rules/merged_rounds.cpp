@@ -107,7 +107,7 @@ void RoundRule::account_wait(Run& run, Membership& membership, Round round, doub
   for (const WaitShare& share : membership.progress.accounted.back().shares) {
     const WaitKey key{share.what, share.island, share.from};
     membership.progress.waits[key] += share.seconds;
-    causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + core_.text_of(key);
+    causes += (causes.empty() ? "" : ", ") + human_duration(from_seconds(share.seconds)) + " for " + core_.views.text_of(key);
   }
   if (wait_seconds >= std::max(kToldWait, seconds(run.in_rounds().last_round) * kToldShare)) {
     event(run.about.id, membership.record.island, "info", "island_waited",
