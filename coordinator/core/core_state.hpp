@@ -1,6 +1,6 @@
-// The inside of the coordinator's core: what it knows of islands, runs, memberships and rounds, and the functions that change it.
+// The inside of the coordinator's core: its islands and runs, who takes part in a run, and how a run begins and ends.
 //
-// Only the files of the core whose names its sections below give include this. Everything here is owned by one Core.
+// What a run makes of it is its rule's (rules/rule.hpp), between whom data pass is DataPaths', who is here Presence's. Owned by one Core.
 #pragma once
 
 #include <map>
@@ -107,11 +107,6 @@ struct Core::State {
   void refuse(Run& run, Membership& membership, const Error& error);
 
   // ---- copies.cpp: checkpoints are copied to a store, and fetched from it
-  // Its owner lets it write to and read from the place of this run's copies.
-  [[nodiscard]] bool may_copy(const Run& run, const IslandId& island) const;
-  void ask_for_copy(Run& run, Round round, const std::vector<IslandId>& holders, const std::vector<DataRange>& data);
-  // The commit of a round as an island is told it.
-  [[nodiscard]] Commit commit_of(const Run& run, const IslandId& island, const Committed& round) const;
   void on_copied(const IslandId& island, const Copied& message);
 
   // ---- removals.cpp: runs that are over, and those that operators remove

@@ -247,7 +247,7 @@ std::optional<Round> SharedRule::restorable(const Run& run, const IslandId& id) 
   std::optional<Round> newest;
   const auto known = run.memberships.find(id);
   const bool failed_now = known != run.memberships.end() && now() < known->second.entry.retry_at();
-  if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && core_.may_copy(run, id) && !failed_now) {
+  if (run.copies.newest() > Round(0) && run.lineage.digest_of(run.copies.newest()) && may_copy(run, id) && !failed_now) {
     newest = run.copies.newest();
   }
   for (const HeldCheckpoint& held : islands_.held(id, run.about.id).checkpoints) {

@@ -38,7 +38,7 @@ void RoundRule::answer_committed(Run& run, Membership& membership, Round round, 
     send(membership.record.island, core_.new_epoch_of(run, membership.record.island));
     return;
   }
-  send(membership.record.island, core_.commit_of(run, membership.record.island, *found));
+  send(membership.record.island, commit_of(run, membership.record.island, *found));
 }
 
 void RoundRule::hear(Run& run, Membership& membership, const atl::Ready& message) {
@@ -474,7 +474,7 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
   note_accepted(run, round);
   note_shares(run, plan);
   if (value.checkpoint) {
-    core_.ask_for_copy(run, number, round.holders(digest), parts);
+    ask_for_copy(run, number, round.holders(digest), parts);
   }
   const Committed committed{number, round.attempt(), digest, value.checkpoint, {}};
   for (const IslandId& id : plan.members) {
@@ -482,7 +482,7 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
       islands_.contributed(id);  // what was coming has come
     }
     if (round.holds_result(id, digest)) {
-      send(id, core_.commit_of(run, id, committed));
+      send(id, commit_of(run, id, committed));
       run.memberships.at(id).entry.succeeded();
     }
   }

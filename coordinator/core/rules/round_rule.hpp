@@ -5,6 +5,7 @@
 //   round_attempts.cpp  what an attempt came to, and when the next one may begin
 //   merged_rounds.cpp   what trainers have merged, and for what they waited
 //   pacing.cpp          islands of different speeds come to a round together
+//   copying.cpp         checkpoints are copied to a store
 //   joining.cpp         invitations, sources for joiners, checkpoints
 //
 // Threads: owned by one Core.
@@ -122,6 +123,11 @@ class RoundRule : public Rule {
   void roll_back(Run& run, Round round);
   static void recount_tokens(Run& run);
   void record_lineage(const Run& run);
+  // Its owner lets it write to and read from the place of this run's copies.
+  [[nodiscard]] bool may_copy(const Run& run, const IslandId& island) const;
+  void ask_for_copy(Run& run, Round round, const std::vector<IslandId>& holders, const std::vector<DataRange>& data);
+  // The commit of a round as an island is told it.
+  [[nodiscard]] Commit commit_of(const Run& run, const IslandId& island, const Committed& round) const;
   void keep_pace(Run& run, Round round);
   void hear_collected(Run& run, Membership& membership, const atl::Ready& message);
   bool is_in_place(Run& run, Membership& membership, Round round, std::uint32_t fragment, const DataRange& data);
