@@ -89,10 +89,10 @@ class IslandRun {
   // ---- arena
   // Lays out and maps the arena for a trainer's manifest; again for the same one after a restart of the trainer.
   // Errors: invalid_argument if the model does not fit [run].arena_limit, or is another than the run's; io.
+  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest, const std::string& island);
   // From now on a trainer that writes into the arena out of turn is noticed; take_misuse() says so, once.
   void watch_arena() { watch_.emplace(); }
   std::optional<std::string> take_misuse() { return std::exchange(misuse_, std::nullopt); }
-  Result<island_link::ArenaLayout> prepare_arena(const island_link::Manifest& manifest, const std::string& island);
   // Outer parameters → arena, all fragments. Retained contributions in the arena are gone then. Errors: conflict without state.
   Status fill_arena();
 

@@ -124,7 +124,7 @@ class Core {
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
 
   // ---- what operators ask
-  // A new run, with the id `fresh` that the driver drew. `name` (of `submit --name`) may be empty: then the spec's name is taken,
+  // A new run, with the id `fresh`, which no run had before. `name` (of `submit --name`) may be empty: then the spec's name is taken,
   // with a number behind it if it is in use. A second submit with the same non-empty name and the same file returns the first's id.
   // With `copy` the run has the id `fresh` already, and goes on from there instead of from the seed.
   // Errors: conflict when a run of that name has another file, or one with that id is there; invalid_argument for an impossible spec.

@@ -48,7 +48,7 @@ struct Reason {
 struct RunRecord {
   RunId id;
   std::string name;  // unique among runs; the run file's, or as given by `submit --name`
-  std::string file;  // the run file's text as submitted
+  std::string file;  // the specification as submitted, as JSON: a second submit of a name is compared with it
   std::string spec;  // RunSpec as JSON
   RunState state = RunState::queued;
   Reason reason;               // of the state; at an end: why it ended ("completed with 3 of 4 islands")

@@ -116,7 +116,7 @@ struct RoundsWork {
 struct RunIdentity {
   RunId id;
   std::string name;  // unique among runs
-  std::string file;  // the run file's text as submitted
+  std::string file;  // the specification as submitted, as JSON: a second submit of a name is compared with it
   std::string spec;  // as JSON
 };
 
