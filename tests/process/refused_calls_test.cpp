@@ -22,6 +22,7 @@ int run_two_islands(const std::string& folder) {
   }
   ::setenv("ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer().c_str(), 1);
   const std::string program = atl_test::atoll_program();
+  ::alarm(120);  // also of the program that follows: one that hangs has failed
   ::execl(program.c_str(), "atoll", "local", "run.toml", "--islands", "2", "--network", "local", "--link", "10ms,1gbit,0", "--state",
           "state", static_cast<char*>(nullptr));
   return 1;
