@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <random>
 #include <thread>
 
 #include "cli/interrupt.hpp"
 #include "cli/views/printable.hpp"
 #include "transport/base/nesting.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/zmq/control_client.hpp"
 
 namespace atl {
@@ -35,7 +35,7 @@ void wait_for(int fd, Duration at_most) {
 }  // namespace
 
 CoordinatorClient::CoordinatorClient(CoordinatorAccess access, std::unique_ptr<ZmqControlClient> link)
-    : access_(std::move(access)), link_(std::move(link)), next_id_((std::uint64_t{std::random_device{}()} << 32U) | (1ULL << 62U)) {}
+    : access_(std::move(access)), link_(std::move(link)), next_id_((random_number() & 0xffff'ffff'0000'0000ULL) | (1ULL << 62U)) {}
 CoordinatorClient::CoordinatorClient(CoordinatorClient&&) noexcept = default;
 CoordinatorClient& CoordinatorClient::operator=(CoordinatorClient&&) noexcept = default;
 CoordinatorClient::~CoordinatorClient() = default;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what Atoll builds with, from Debian's packages, if anything of it is missing (with sudo when not root).
-#   examples/install-packages.sh [--with-tests] [--without-torch]
+#   examples/install-packages.sh [--with-tests] [--without-torch] [--portable]
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
@@ -14,7 +14,8 @@ for argument in "$@"; do
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" ;;
-    *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch)" >&2; exit 2 ;;
+    --portable) packages="$packages dpkg-dev python3" ;; # with what examples/packaging/portable.sh builds libraries of
+    *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable)" >&2; exit 2 ;;
   esac
 done
 

@@ -11,6 +11,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+
+#include "agent/host/process_tree.hpp"
 
 namespace atl {
 namespace {
@@ -30,17 +33,35 @@ Result<int> listen_at(const std::string& path) {
   return bound ? Result<int>(fd) : Result<int>(io_error(path, "cannot be bound"));
 }
 
-// The next connection of a program of this user, and that program as a descriptor that is readable when it has ended.
-bool accept_program(int listening, int& connection, int& program) {
-  connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+constexpr int kLookForItEvery = 200;  // milliseconds, without a descriptor that tells of the program's end
+
+struct Joined {
+  int connection = -1;
+  int program =
+      -1;  // readable when the program has ended; -1 where the system has no such descriptors: then its start tells it from others
+  pid_t pid = -1;
+  std::optional<std::uint64_t> started = {};
+  [[nodiscard]] bool has_ended() const { return program < 0 && start_of(pid) != started; }
+};
+
+// The next connection of a program of this user.
+bool accept_program(int listening, Joined& joined) {
+  joined.connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
   ucred peer{};
   socklen_t size = sizeof peer;
-  const bool ours = connection >= 0 && ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::getuid();
-  program = ours ? static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)) : -1;
-  if (program < 0 && connection >= 0) {
-    ::close(connection);
+  bool ours =
+      joined.connection >= 0 && ::getsockopt(joined.connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::getuid();
+  if (ours) {
+    joined.pid = peer.pid;
+    joined.program = static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0));
+    const bool unknown_here = joined.program < 0 && (errno == ENOSYS || errno == EPERM);
+    joined.started = unknown_here ? start_of(peer.pid) : std::nullopt;
+    ours = joined.program >= 0 || joined.started;
   }
-  return program >= 0;
+  if (!ours && joined.connection >= 0) {
+    ::close(joined.connection);
+  }
+  return ours;
 }
 
 }  // namespace
@@ -60,21 +81,22 @@ Result<int> stand_in(const std::string& socket, const std::string& link) {
   ATOLL_ASSIGN(const int listening, listen_at(socket));
   std::printf("waits for a program to join at %s\n", socket.c_str());
   std::fflush(stdout);
-  int connection = -1;
-  int program = -1;
-  while (!accept_program(listening, connection, program)) {
-    if (connection < 0 && errno != EINTR && errno != ECONNABORTED) {
+  Joined joined;
+  while (!accept_program(listening, joined)) {
+    if (joined.connection < 0 && errno != EINTR && errno != ECONNABORTED) {
       return io_error(socket, "nobody can join");
     }
   }
   ::unlink(socket.c_str());
   const std::string line = link + "\n";
-  if (::send(connection, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+  if (::send(joined.connection, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
     return io_error(socket, "the program that joined cannot be told where the agent is");
   }
-  std::array<pollfd, 2> ends{pollfd{program, POLLIN, 0}, pollfd{connection, POLLIN, 0}};
-  while (::poll(ends.data(), ends.size(), -1) < 0 && errno == EINTR) {
-  }
+  std::array<pollfd, 2> ends{pollfd{joined.program, POLLIN, 0}, pollfd{joined.connection, POLLIN, 0}};
+  int ready = 0;
+  do {
+    ready = ::poll(ends.data(), ends.size(), joined.program < 0 ? kLookForItEvery : -1);
+  } while ((ready < 0 && errno == EINTR) || (ready == 0 && !joined.has_ended()));
   std::printf("the program that had joined has ended or left\n");
   std::fflush(stdout);
   return 1;

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "agent/host/inherited_environment.hpp"
@@ -114,6 +115,26 @@ std::vector<pid_t> descendants_of(pid_t process) {
     add_children(all[i], all);
   }
   return all;
+}
+
+std::optional<std::uint64_t> start_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
+  const std::size_t name_ends = text.rfind(')');  // a program's name may hold anything
+  if (name_ends == std::string::npos) {
+    return std::nullopt;
+  }
+  constexpr int kFieldsBefore = 19;  // between the name, which is the second, and the start, which is the twenty-second
+  std::istringstream fields(text.substr(name_ends + 1));
+  std::string field;
+  char state = 0;
+  fields >> state;
+  for (int i = 1; i < kFieldsBefore; ++i) {
+    fields >> field;
+  }
+  std::uint64_t start = 0;
+  return state != 'Z' && fields >> start ? std::optional(start) : std::nullopt;
 }
 
 std::uint64_t resident_bytes_of_tree(pid_t process) {

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace atl {
 
 // The descendants of a process at this instant, without itself. Linux with /proc; else none.
 std::vector<pid_t> descendants_of(pid_t process);
+// When a process began, in the kernel's ticks: with its number this tells it from every other one. None of one that has ended.
+std::optional<std::uint64_t> start_of(pid_t process);
 // Resident memory of a process and its descendants; what they share counts for each.
 std::uint64_t resident_bytes_of_tree(pid_t process);
 

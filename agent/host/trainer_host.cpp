@@ -25,9 +25,10 @@ namespace {
 
 constexpr std::size_t kKeptLines = 20;
 constexpr std::size_t kLongestLine = 2000;
-constexpr int kKeeperPatience = 6000;  // milliseconds, until a keeper has ended what it keeps
-constexpr int kReadsAtOnce = 64;       // of 16 KiB
+constexpr auto kKeeperPatience = std::chrono::milliseconds(6000);  // until a keeper has ended what it keeps
+constexpr int kReadsAtOnce = 64;                                   // of 16 KiB
 constexpr auto kCheckEvery = std::chrono::milliseconds(500);
+constexpr auto kLookEvery = std::chrono::milliseconds(50);  // without a descriptor that tells of its end
 
 // The kernel's count of out-of-memory kills on this machine; 0 where it does not say.
 std::uint64_t out_of_memory_kills() {
@@ -149,11 +150,11 @@ Result<TrainerHost> TrainerHost::start(TrainerCommand command, TimePoint now) {
   }
   ::fcntl(host.output_, F_SETFL, O_NONBLOCK);
   host.pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, host.pid_, 0));
-  if (host.pidfd_ < 0) {
-    return Error{Code::io, std::string("the trainer cannot be watched (pidfd_open, Linux 5.3 or newer): ") + std::strerror(errno)};
+  if (host.pidfd_ < 0 && errno != ENOSYS && errno != EPERM) {
+    return Error{Code::io, std::string("the trainer cannot be watched (pidfd_open): ") + std::strerror(errno)};
   }
   host.started_ = host.progress_ = now;
-  host.next_check_ = now + kCheckEvery;
+  host.next_check_ = now + host.check_every();
   host.out_of_memory_kills_ = out_of_memory_kills();
   return host;
 }
@@ -177,8 +178,7 @@ TrainerHost::TrainerHost(TrainerHost&& other) noexcept
 TrainerHost::~TrainerHost() {
   if (pid_ > 0) {
     end_now();
-    pollfd ended{pidfd_, POLLIN, 0};
-    if (command_.kept && ::poll(&ended, 1, kKeeperPatience) <= 0) {
+    if (command_.kept && !ends_within(kKeeperPatience)) {
       signal_group(SIGKILL);
     }
     int status = 0;
@@ -191,6 +191,23 @@ TrainerHost::~TrainerHost() {
     }
   }
 }
+
+// It is this process's child and not waited for yet, so its number is nobody else's.
+bool TrainerHost::ends_within(std::chrono::milliseconds patience) const {
+  const TimePoint until = now() + patience;
+  siginfo_t facts{};
+  while (now() < until) {
+    pollfd end{pidfd_, POLLIN, 0};
+    const auto wait = pidfd_ >= 0 ? std::chrono::ceil<std::chrono::milliseconds>(until - now()) : kLookEvery;
+    ::poll(&end, 1, static_cast<int>(wait.count()));
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &facts, WEXITED | WNOHANG | WNOWAIT) == 0 && facts.si_pid == pid_) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Duration TrainerHost::check_every() const { return pidfd_ >= 0 ? kCheckEvery : kLookEvery; }
 
 std::optional<TrainerExit> TrainerHost::pump(TimePoint now) {
   read_output();
@@ -207,7 +224,7 @@ std::optional<TrainerExit> TrainerHost::pump(TimePoint now) {
     pid_ = -1;
     return describe(status, now);
   }
-  next_check_ = now + kCheckEvery;
+  next_check_ = now + check_every();
   if (stopping_ && !insisted_ && now >= *stopping_ + command_.stop_grace) {
     insisted_ = true;
     end_now();

@@ -2,7 +2,8 @@
 //
 // A trainer is a process of its own, so that its crash is not the agent's. It gets a process group of its own, only the
 // standard streams, and dies with the agent (PR_SET_PDEATHSIG). What it prints goes to the log line by line, and the last
-// lines are kept to say why it ended. The host never waits: `watch_fds` go into the owner's poll, `pump` moves on.
+// lines are kept to say why it ended. The host never waits: `watch_fds` go into the owner's poll, `pump` moves on. Where the system has no
+// descriptor of a process (pidfd_open is missing, or a container refuses it), `next_check` is twenty times a second instead.
 //
 // A trainer that is expected to make progress and does not is killed (`hang_after`), as is one over its memory limit; both
 // say so in `TrainerExit`. `stop` asks with SIGTERM and after `stop_grace` insists with SIGKILL, for the whole group.
@@ -87,12 +88,14 @@ class TrainerHost {
   void take_line(std::string line);
   void signal_group(int signal) const;
   void end_now() const;
+  [[nodiscard]] bool ends_within(std::chrono::milliseconds patience) const;
+  [[nodiscard]] Duration check_every() const;
   [[nodiscard]] TrainerExit describe(int wait_status, TimePoint now) const;
 
   TrainerCommand command_;
   pid_t pid_ = -1;
   int output_ = -1;
-  int pidfd_ = -1;
+  int pidfd_ = -1;  // -1 also where the system has none
   TimePoint started_{};
   TimePoint progress_{};
   TimePoint next_check_{};

@@ -9,6 +9,7 @@
 #include "strategies/codec.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/own_disk.hpp"
+#include "transport/base/random_number.hpp"
 
 namespace atl::agent {
 

@@ -1,6 +1,5 @@
 #include "agent/service/surroundings.hpp"
 
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/storage/durable_file.hpp"
-#include "transport/base/check.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/own_disk.hpp"
 
@@ -31,12 +29,6 @@ std::uint64_t resident_bytes() {
   std::uint64_t resident = 0;
   file >> total >> resident;
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-std::uint64_t random_number() {
-  std::uint64_t value = 0;
-  ATOLL_CHECK(::getrandom(&value, sizeof value, 0) == sizeof value, "the system has random numbers");
-  return value;
 }
 
 StopSignals::StopSignals() {

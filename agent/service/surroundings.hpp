@@ -15,8 +15,6 @@ namespace atl::agent {
 
 // Memory that this process occupies.
 std::uint64_t resident_bytes();
-// From the system, unlike any other.
-std::uint64_t random_number();
 
 // SIGTERM and SIGINT as a descriptor, blocked in every thread from here on.
 class StopSignals {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <utility>
 
 #include "coordinator/api/run_facts.hpp"
@@ -10,6 +9,7 @@
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/name.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/base/spelling.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/join_token.hpp"
@@ -22,10 +22,9 @@ using nlohmann::json;
 constexpr std::int64_t kLongestToken = std::int64_t{366} * 24 * 3600 * 1000;
 
 std::string random_hex(std::size_t digits) {
-  std::random_device random;
   std::string text;
   while (text.size() < digits) {
-    const std::uint32_t word = random();
+    const std::uint64_t word = random_number();
     text += to_hex(std::as_bytes(std::span(&word, 1)));
   }
   text.resize(digits);

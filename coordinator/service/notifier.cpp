@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <random>
 #include <utility>
 
 #include "coordinator/ledger/durable_file.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/http/post.hpp"
 #include "transport/identity/hmac.hpp"
 
@@ -38,9 +38,7 @@ bool is_notice(const json& notice) {
 json member(const json& memory, const char* key) { return memory.is_object() && memory.contains(key) ? memory[key] : json(); }
 
 std::string random_id() {
-  std::random_device random;
-  std::array<std::uint32_t, 4> words{};
-  std::ranges::generate(words, [&] { return random(); });
+  const std::array<std::uint64_t, 2> words{random_number(), random_number()};
   return to_hex(std::as_bytes(std::span(words)));
 }
 

@@ -1,7 +1,5 @@
 #include "coordinator/service/service.hpp"
 
-#include <sys/random.h>
-
 #include <optional>
 #include <utility>
 
@@ -9,7 +7,7 @@
 #include "coordinator/service/driver.hpp"
 #include "coordinator/service/questions.hpp"
 #include "coordinator/web/web.hpp"
-#include "transport/base/check.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/base/room_on_disk.hpp"
 #include "transport/http/post.hpp"
 #include "transport/identity/generation_proof.hpp"
@@ -54,7 +52,7 @@ Status run_service(const ServiceOptions& options, int stop_fd,
   ATOLL_TRY(once_there_is_room(options.state, stop_fd, open));
   Settings core = options.core;
   core.generation_key = generation_key(keys->secret_key);
-  ATOLL_CHECK(::getrandom(&generation.life, sizeof generation.life, 0) == sizeof generation.life, "the system has random numbers");
+  generation.life = random_number();
   prove(generation, core.generation_key);
   core.generation = generation;
   ATOLL_ASSIGN(std::unique_ptr<ZmqControlServer> server,

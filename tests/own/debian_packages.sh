@@ -1,21 +1,26 @@
 #!/bin/bash
 # Installs the packages in a clean Debian, runs a coordinator and two islands by the units' own command lines, upgrades the packages while a run
 # goes on, then removes and purges them:
-#   tests/own/debian_packages.sh FOLDER BUILD [SUITE]   as root, for `debootstrap`, `chroot` and mounts in a namespace of their own
+#   tests/own/debian_packages.sh FOLDER BUILD [SUITE [PORTABLE]]   as root, for `debootstrap`, `chroot` and mounts in a namespace of their own
 # FOLDER gets a Debian of that suite (bookworm) if it has none (some 300 MB); BUILD is a build folder with tests on Debian 12, build/release: the
 # packages for bookworm are those of that build, the packages for another suite are built in FOLDER (without LibTorch, which takes another 2 GB
-# there). The islands train with the tests' trainer.
+# there). PORTABLE is build/portable: its packages are for every suite, Ubuntu's jammy among them ($KEYRING names Ubuntu's keys where `debootstrap`
+# does not know them). The islands train with the tests' trainer.
 set -euo pipefail
-folder=$1 build=$(realpath "$2") suite=${3:-bookworm}
+folder=$1 build=$(realpath "$2") suite=${3:-bookworm} portable=${4:-}
 source=$(realpath "$(dirname "$0")/../..")
 if [ ! -e "$folder/etc/debian_version" ]; then
-  debootstrap --variant=minbase "$suite" "$folder" http://deb.debian.org/debian
+  case "$suite" in
+    jammy | noble) mirror=http://archive.ubuntu.com/ubuntu components=main,universe ;;
+    *) mirror=http://deb.debian.org/debian components=main ;;
+  esac
+  debootstrap --variant=minbase ${KEYRING:+--keyring="$KEYRING"} --components=$components "$suite" "$folder" $mirror
 fi
 folder=$(realpath "$folder")
 rm -rf "$folder/packages" && mkdir "$folder/packages"
-if [ "$suite" = bookworm ]; then
+if [ "$suite" = bookworm ] || [ -n "$portable" ]; then
   for version in 0.1.0 0.1.1; do
-    cpack -G DEB --config "$build/CPackConfig.cmake" -D CPACK_COMPONENTS_ALL=atoll -R $version -B "$folder/packages" >/dev/null
+    cpack -G DEB --config "${portable:-$build}/CPackConfig.cmake" -D CPACK_COMPONENTS_ALL=atoll -R $version -B "$folder/packages" >/dev/null
   done
 else
   mkdir -p "$folder/source" "$folder/build"
@@ -36,8 +41,8 @@ done
 '
 fi
 cp "$build/tests/atoll_arithmetic_trainer.so" "$folder/packages/"
-echo "on Debian $(cat "$folder/etc/debian_version"): $(ls "$folder/packages" | grep deb$ | tr "\n" " ")"
-export folder
+echo "on $(. "$folder/etc/os-release" && echo "$PRETTY_NAME"): $(ls "$folder/packages" | grep deb$ | tr "\n" " ")"
+export folder portable
 exec unshare -mp --fork --kill-child --mount-proc bash -euo pipefail -c '
 mount -t proc proc "$folder/proc"
 mount --rbind /dev "$folder/dev"
@@ -52,6 +57,7 @@ wait_for() { for _ in $(seq 300); do if eval "$2"; then return; fi; sleep 0.2; d
 
 here apt-get update -q >/dev/null
 here apt-get purge -q -y atoll >/dev/null 2>&1 || true
+if [ -n "$portable" ]; then here apt-get install -q -y --no-install-recommends libzmq5 >/dev/null; fi  # which the trainer of the tests needs
 rm -rf "$folder/var/lib/atoll" "$folder/etc/atoll" "$folder"/tmp/*.log
 here apt-get install -q -y --no-install-recommends /packages/atoll_0.1.0_amd64.deb >/dev/null
 here getent passwd atoll >/dev/null || fail "no user atoll"

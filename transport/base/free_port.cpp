@@ -4,9 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <random>
-
 #include "transport/base/file_descriptor.hpp"
+#include "transport/base/random_number.hpp"
 
 namespace atl {
 namespace {
@@ -23,10 +22,8 @@ Result<std::uint16_t> free_port(const std::string& host) {
   if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
     return Error{Code::invalid_argument, "'" + host + "' is no IPv4 address"};
   }
-  std::random_device random;
-  std::uniform_int_distribution<std::uint16_t> draw(kFirst, kLast);
   for (int i = 0; i < kDraws; ++i) {
-    const std::uint16_t port = draw(random);
+    const std::uint16_t port = static_cast<std::uint16_t>(kFirst + random_number() % (kLast - kFirst + 1U));
     const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     address.sin_port = htons(port);
     if (socket.is_open() && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {

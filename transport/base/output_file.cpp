@@ -13,9 +13,10 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <random>
 #include <system_error>
 #include <utility>
+
+#include "transport/base/random_number.hpp"
 
 namespace atl {
 namespace {
@@ -192,10 +193,9 @@ Status OutputFile::open_through() {
 }
 
 Status OutputFile::open_beside() {
-  std::random_device random;
   const std::string begin = target_.filename().string().substr(0, kNameKept) + ".";
   do {
-    partial_ = folder_of(target_) / (begin + std::to_string(random()) + ".partial");
+    partial_ = folder_of(target_) / (begin + std::to_string(random_number() >> 32U) + ".partial");
     fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) {

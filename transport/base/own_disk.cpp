@@ -2,11 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "transport/base/beneath.hpp"
 #include "transport/base/file_descriptor.hpp"
 
 namespace atl {
@@ -172,7 +171,7 @@ class OwnDisk final : public Disk {
  public:
   // Without a folder: the whole machine.
   OwnDisk() = default;
-  OwnDisk(FileDescriptor folder, fs::path named) : folder_(std::move(folder)), named_(std::move(named)) {}
+  OwnDisk(FileDescriptor folder, fs::path named) : folder_(std::move(folder)), way_(way_beneath(folder_.get())), named_(std::move(named)) {}
 
   Result<std::unique_ptr<DiskFile>> open(const Path& path, OpenFor purpose) override {
     if (purpose != OpenFor::reading) {
@@ -284,26 +283,18 @@ class OwnDisk final : public Disk {
   }
   [[nodiscard]] int root() const { return confined() ? folder_.get() : AT_FDCWD; }
 
-  // A descriptor of what lies at the path, or -1 with errno.
-  [[nodiscard]] int descend(const Path& path, int flags, mode_t mode) const {
+  // A descriptor of what lies at the path, or none with errno.
+  [[nodiscard]] FileDescriptor descend(const Path& path, int flags, mode_t mode) const {
     const Path named = path.empty() ? Path(".") : path;
     const int all = flags | ((flags & O_PATH) != 0 ? O_CLOEXEC : kAlways);
     if (!confined()) {
-      return ::openat(AT_FDCWD, named.c_str(), all, mode);
+      return FileDescriptor(::openat(AT_FDCWD, named.c_str(), all, mode));
     }
     if (std::find(named.begin(), named.end(), "..") != named.end()) {
       errno = EXDEV;
-      return -1;
+      return {};
     }
-    open_how how{};
-    how.flags = static_cast<std::uint64_t>(all);
-    how.mode = (flags & O_CREAT) != 0 ? mode : 0;
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-    int fd = -1;
-    do {  // EAGAIN: something was renamed on the way
-      fd = static_cast<int>(::syscall(SYS_openat2, folder_.get(), named.c_str(), &how, sizeof how));
-    } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-    return fd;
+    return open_beneath(way_, folder_.get(), named, all, mode);
   }
 
   [[nodiscard]] Held hold(const Path& path) const {
@@ -338,6 +329,7 @@ class OwnDisk final : public Disk {
   }
 
   FileDescriptor folder_;
+  Beneath way_ = Beneath::by_walk;
   fs::path named_;
 };
 
@@ -355,7 +347,7 @@ Result<DiskPath> confined_to(const fs::path& folder) {
   }
   auto disk = std::make_shared<OwnDisk>(std::move(fd), folder);
   if (const Result<DiskEntry> itself = disk->look({}); !itself) {
-    return with_context(itself.error(), "files cannot be confined to a folder (Linux 5.6 or newer is needed)");
+    return with_context(itself.error(), "files cannot be confined to a folder");
   }
   return DiskPath(std::move(disk));
 }

@@ -15,6 +15,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
+#include "transport/http/certificates.hpp"
 #include "transport/http/least_rate.hpp"
 #include "transport/http/url_part.hpp"
 #include "transport/identity/sha256.hpp"
@@ -192,6 +193,7 @@ class Transfer {
   void configure() {
     const bool https = source_.url.starts_with("https:") || source_.url.starts_with("HTTPS:");
     const char* protocols = https || !settings_.allow_loopback_http ? "https" : "http,https";
+    trust_authorities(curl_.get());
     set(CURLOPT_URL, source_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, protocols);
     set(CURLOPT_REDIR_PROTOCOLS_STR, protocols);

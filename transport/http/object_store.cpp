@@ -13,6 +13,7 @@
 
 #include "transport/base/check.hpp"
 #include "transport/base/store_address.hpp"
+#include "transport/http/certificates.hpp"
 #include "transport/http/least_rate.hpp"
 #include "transport/identity/sha256.hpp"
 
@@ -370,6 +371,7 @@ Result<ObjectStore::Answer> ObjectStore::perform(const Call& call) const {
   const std::string scope = "aws:amz:" + credentials_.region + ":s3";
   char message[CURL_ERROR_SIZE] = "";
   CURL* const handle = curl.get();
+  trust_authorities(handle);
   set_option(handle, CURLOPT_URL, url.c_str());
   set_option(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   set_option(handle, CURLOPT_NOSIGNAL, 1L);

@@ -6,6 +6,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/check.hpp"
+#include "transport/http/certificates.hpp"
 #include "transport/http/url_part.hpp"
 
 namespace atl {
@@ -60,6 +61,7 @@ Status post(const PostSettings& settings) {
     ATOLL_CHECK(curl_easy_setopt(curl.get(), option, value) == CURLE_OK, "libcurl refuses an option");
   };
   char message[CURL_ERROR_SIZE] = "";
+  trust_authorities(curl.get());
   set(CURLOPT_URL, settings.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_HTTPHEADER, headers.get());

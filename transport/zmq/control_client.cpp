@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <cmath>
 #include <deque>
-#include <random>
 
 #include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/zmq/poll_set.hpp"
 #include "transport/zmq/zmq_socket.hpp"
@@ -58,7 +58,7 @@ class DealerClient final : public ZmqControlClient {
         endpoint_(to_string(address_)),
         context_(std::move(context)),
         poll_(std::move(poll)),
-        rng_(std::random_device{}(), stream_of("control-client")) {}
+        rng_(random_number(), stream_of("control-client")) {}
   ~DealerClient() override { stop(); }
   DealerClient(const DealerClient&) = delete;
   DealerClient& operator=(const DealerClient&) = delete;

@@ -1,0 +1,250 @@
+"""The portable program as people install it: what the files need, and that each trains two islands where it was installed.
+
+portable_test.py FOLDER SOURCE [TEST…]: FOLDER has what examples/packaging/portable.sh made.
+"""
+
+import hashlib
+import http.server
+import os
+import pathlib
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import unittest
+import zipfile
+
+FOLDER, SOURCE = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
+PAGE = (SOURCE / "docs/install.md").read_text()
+PYTHON = os.environ.get("ATOLL_TORCH_PYTHON", "/usr/bin/python3")
+
+RUN_FILE = """[run]
+name = "installed"
+[trainer]
+name = "line"
+command = "{command}"
+[training]
+steps = 60
+[strategy]
+inner_steps = 10
+[islands]
+min = 2
+max = 2
+"""
+LOOP = """import numpy
+import atoll
+island = atoll.join()
+w = numpy.zeros(4, numpy.float32)
+island.start({"weights": w})
+for step in island.steps():
+    w -= 0.1 * (w - 3)
+    island.done(float(numpy.square(w - 3).sum()), samples=1)
+"""
+
+
+def only(pattern):
+    (path,) = FOLDER.glob(pattern)
+    return path
+
+
+class Installed(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll installed ü "))  # a path as people have them
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.home = self.folder / "home"
+        self.home.mkdir()
+
+    def said(self, *words, code=0, folder=None, **variables):
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": tempfile.gettempdir(), **variables}
+        result = subprocess.run([str(word) for word in words], cwd=folder or self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual(result.returncode, code, f"{words}\n{result.stdout}{result.stderr}")
+        return result.stdout + result.stderr
+
+    def trains(self, program, python, loop=LOOP, **variables):
+        """Two islands with a program of one's own, by `atoll local`."""
+        work = self.folder / "work"
+        work.mkdir(exist_ok=True)
+        (work / "train.py").write_text(loop)
+        (work / "run.toml").write_text(RUN_FILE.format(command=f"'{python}' train.py"))
+        said = self.said(program, "local", "run.toml", "--network", "local", "--state", self.folder / "s", "-o", "json", folder=work, **variables)
+        self.assertIn('"completed"', said)
+        shutil.rmtree(self.folder / "s")
+
+    def venv(self, name="venv"):
+        self.said(PYTHON, "-m", "venv", "--system-site-packages", self.folder / name)
+        return self.folder / name / "bin"
+
+
+class Files(Installed):
+    def test_sums_are_of_all_that_is_there(self):
+        sums = dict(reversed(line.split("  ")) for line in (FOLDER / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(sorted(sums), sorted(path.name for path in FOLDER.iterdir() if path.is_file() and path.name != "SHA256SUMS"))
+        for name, digest in sums.items():
+            self.assertEqual(hashlib.sha256((FOLDER / name).read_bytes()).hexdigest(), digest, name)
+
+    def test_nothing_needs_more_than_the_oldest_glibc(self):
+        with zipfile.ZipFile(only("atoll-*.whl")) as wheel:
+            wheel.extractall(self.folder / "wheel")
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder / "tarball")
+        for package in FOLDER.glob("*.deb"):
+            self.said("dpkg-deb", "-x", package, self.folder / "deb")
+        found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
+        self.assertEqual(len(found), 6, found)  # the program and its library, three times
+        said = self.said(SOURCE / "examples/packaging/portable/check.sh", *found)
+        print(said, file=sys.stderr)
+        self.assertIn("needs", self.said(SOURCE / "examples/packaging/portable/check.sh", "/usr/bin/cmake", code=1))  # the check finds what it is for
+
+    def test_no_file_has_a_path_of_the_machine_that_built_it(self):
+        with zipfile.ZipFile(only("atoll-*.whl")) as wheel:
+            for name in wheel.namelist():
+                self.assertNotIn(str(SOURCE).encode(), wheel.read(name), name)
+
+
+class Wheel(Installed):
+    def setUp(self):
+        super().setUp()
+        if subprocess.run([PYTHON, "-c", "import numpy, venv, ensurepip"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no NumPy, or makes no environments")
+        self.wheel = only("atoll-*.whl")
+
+    def install(self, pip, *options):
+        self.said(*pip, "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", *options, self.wheel)
+
+    def test_an_environment_has_the_program_and_the_package_and_trains(self):
+        bin = self.venv()
+        self.install([bin / "pip"])
+        self.assertEqual(self.said(bin / "atoll", "--version"), self.said(bin / "python3", "-m", "atoll", "--version"))
+        self.assertTrue((bin.parent / "share/man/man1/atoll.1.gz").exists())
+        self.assertTrue((bin.parent / "share/bash-completion/completions/atoll").exists())
+        self.trains(bin / "atoll", bin / "python3")
+        # As an agent's trainer that the shell has not told where anything is.
+        self.trains(bin / "atoll", bin / "python3", LOOP.replace("import atoll\n", "import atoll, os; os.environ.pop('ATOLL_TRAINER_LIBRARY', None)\n"))
+        self.said(bin / "pip", "uninstall", "-q", "-y", "atoll")
+        self.assertFalse((bin / "atoll").exists())
+
+    def test_a_pytorch_loop_of_the_pages_trains_from_the_wheel(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no PyTorch")
+        bin = self.venv()
+        self.install([bin / "pip"])
+        for name in ("gpt.py", "gpt_model.py", "gpt.toml"):
+            text = (SOURCE / "examples/pytorch" / name).read_text()
+            (self.folder / name).write_text(text.replace("/usr/bin/python3", f"'{bin / 'python3'}'"))
+        said = self.said(bin / "atoll", "local", "gpt.toml", "--network", "local", "--state", self.folder / "s", "-o", "json")
+        self.assertIn('"completed"', said)
+
+    def test_other_places_that_pip_knows(self):
+        bin = self.venv()
+        self.install([bin / "python3", "-m", "pip"], "--target", self.folder / "target")
+        path = {"PYTHONPATH": str(self.folder / "target")}
+        self.assertIn("atoll ", self.said(PYTHON, "-m", "atoll", "--version", **path))
+        self.trains(self.folder / "target/bin/atoll", PYTHON, **path)
+        self.install([bin / "python3", "-m", "pip"], "--prefix", self.folder / "conda")
+        # A prefix whose libstdc++ is older and goes first, as conda's may.
+        (self.folder / "conda/lib/libstdc++.so.6").write_bytes(b"not a library")
+        self.assertIn("atoll ", self.said(self.folder / "conda/bin/atoll", "--version", LD_LIBRARY_PATH=str(self.folder / "conda/lib")))
+        self.install([PYTHON, "-m", "pip"], "--user", "--break-system-packages")
+        self.assertIn("atoll ", self.said(PYTHON, "-m", "atoll", "--version"))
+        self.trains(self.home / ".local/bin/atoll", PYTHON)
+
+    def test_a_wheel_says_where_the_program_is_not(self):
+        bin = self.venv()
+        self.install([bin / "pip"])
+        (bin / "atoll").unlink()
+        self.assertIn("the program is not installed with this Python package", self.said(bin / "python3", "-m", "atoll", code=1))
+
+    def test_an_upgrade_and_a_removal_leave_a_program_that_runs_and_its_state_alone(self):
+        bin = self.venv()
+        self.install([bin / "pip"])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        state = self.folder / "s"
+        self.said(bin / "atoll", "coordinator", "init", "--state", state, "--bind", f"tcp://127.0.0.1:{port}", "--network", "local")
+        running = subprocess.Popen([bin / "atoll", "coordinator", "--state", state], stderr=subprocess.DEVNULL, env={"HOME": str(self.home)})
+        try:
+            self.install([bin / "pip"], "--force-reinstall")
+            self.assertIsNone(running.poll())
+            self.said(bin / "atoll", "runs", "--state", state)  # the new program asks the old one
+            self.said(bin / "pip", "uninstall", "-q", "-y", "atoll")
+            self.assertIsNone(running.poll())
+        finally:
+            running.terminate()
+            running.wait()
+        self.assertTrue((state / "ledger.db").exists())
+
+
+class Tarball(Installed):
+    def setUp(self):
+        super().setUp()
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder / "unpacked")
+        (self.root,) = (self.folder / "unpacked").iterdir()
+
+    def test_it_runs_where_it_is_unpacked(self):
+        self.assertIn("atoll ", self.said(self.root / "bin/atoll", "--version"))
+
+    def test_it_is_installed_below_the_home_folder_without_root(self):
+        said = self.said(self.root / "install.sh")
+        self.assertIn(f"installed: {self.home}/.local/bin/atoll", said)
+        self.assertIn("add it to your path", said)
+        for name in ("lib/libatoll_trainer.so.1", "include/atoll_trainer.h", "share/man/man1/atoll.1.gz", "lib/cmake/atoll_trainer/atoll_trainer-config.cmake"):
+            self.assertTrue((self.home / ".local" / name).exists(), name)
+        for name in ("agent", "coordinator"):
+            unit = (self.home / f".config/systemd/user/atoll-{name}.service").read_text()
+            self.assertIn(f'ExecStart="{self.home}/.local/bin/atoll" {name}', unit)
+        self.said(self.root / "install.sh", self.folder / "elsewhere")  # and again, to another place
+        if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode == 0:
+            self.trains(self.folder / "elsewhere/bin/atoll", PYTHON, PYTHONPATH=str(SOURCE / "agent/island_link/python"))
+
+    def test_what_is_damaged_or_for_another_machine_is_one_clear_line(self):
+        (self.root / "machine").write_text("aarch64\n")
+        self.assertIn("files are missing or damaged", self.said(self.root / "install.sh", code=1))
+        sums = (self.root / "SHA256SUMS").read_text()
+        (self.root / "SHA256SUMS").write_text(re.sub(r"\S+(?=  machine\n)", hashlib.sha256(b"aarch64\n").hexdigest(), sums))
+        self.assertIn("this Atoll is for aarch64, and this machine is ", self.said(self.root / "install.sh", code=1))
+        self.assertFalse((self.home / ".local").exists())
+
+    def test_a_place_that_cannot_be_written_is_said(self):
+        file = self.folder / "file"
+        file.write_text("")
+        self.assertIn("cannot be written; choose another folder", self.said(self.root / "install.sh", file / "below", code=1))
+
+
+class Nothing(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(404)
+
+    def log_message(self, *words):
+        pass
+
+
+class Https(Installed):
+    def test_authorities_are_those_that_the_system_or_a_variable_names(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("openssl is not installed")
+        name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+        self.said("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "own.pem", "-days", "2", *name)
+        server = http.server.HTTPServer(("127.0.0.1", 0), Nothing)
+        settings = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        settings.load_cert_chain(self.folder / "own.pem", self.folder / "key.pem")
+        server.socket = settings.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (program,) = self.folder.glob("atoll-*/bin/atoll")
+        line = (program, "restore", f"https://localhost:{server.server_address[1]}/copies", "-o", "model")
+        self.assertIn("does not prove who it is", self.said(*line, code=7))
+        trusted = subprocess.run(line, cwd=self.folder, env={"SSL_CERT_FILE": str(self.folder / "own.pem")}, capture_output=True, text=True)
+        self.assertIn("there is no copy of a checkpoint at", trusted.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]], verbosity=2)
