@@ -1,6 +1,6 @@
 // The rounds that an island has in hand: what it says of each, and what becomes of them.
-#include "agent/core/partners.hpp"
 #include "agent/core/rounds.hpp"
+#include "agent/core/rules/partners.hpp"
 #include "tests/catch.hpp"
 
 namespace of_rounds_in_hand_test {
@@ -164,7 +164,7 @@ TEST_CASE("a contribution that begins before what is counted can never be counte
 
 TEST_CASE("an island remembers whom it met, and what norms contributions usually have, its rejected ones left out") {
   const RunTerms run = terms("noloco");
-  Partners partners(run);
+  Partners partners(run.spec.guards.norm_factor);
   ExchangeDone done;
   done.round = Round(1);
   done.partner = IslandId("b");
