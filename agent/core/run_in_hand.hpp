@@ -10,6 +10,7 @@
 #include "agent/core/membership.hpp"
 #include "agent/core/rounds.hpp"
 #include "agent/core/rules/rule.hpp"
+#include "agent/core/rules/rule_settings.hpp"
 #include "agent/core/run_terms.hpp"
 #include "agent/core/trainer.hpp"
 
@@ -19,10 +20,10 @@ struct RunInHand {
   RunInHand(RunTerms of, const Invite& invite, const Settings& settings, Starts& starts, Outbox& out, Core::State& core)
       : terms(std::move(of)),
         members(invite, out),
-        outer(terms, invite.from, invite.epoch, invite.position, invite.entry),
-        rounds(terms, out),
-        checkpoints(terms, out),
-        trainer(terms, settings, starts, out),
+        outer(terms, settings_of_rule(terms).state, invite.from, invite.epoch, invite.position, invite.entry),
+        rounds(terms, settings_of_rule(terms).contributions, out),
+        checkpoints(terms, settings_of_rule(terms).copy_own_checkpoints, out),
+        trainer(terms, settings_of_rule(terms).orders, settings, starts, out),
         rule(make_rule(core, *this)) {}
   RunInHand(const RunInHand&) = delete;
   RunInHand& operator=(const RunInHand&) = delete;

@@ -181,7 +181,7 @@ void QuorumRounds::adopt(Round round, std::uint32_t fragment, Step not_before) {
   run->trainer.adopt(round, fragment, not_before, merging != nullptr && merging->checkpoint);
 }
 
-void QuorumRounds::on_engine_offered(const ParametersOffered& event) {
+void QuorumRounds::on_parameters_offered(const ParametersOffered& event) {
   if (run->trainer.training() && turns_.adopts(event.fragment, event.round)) {
     adopt(event.round, event.fragment, Step(0));
   }

@@ -17,7 +17,7 @@ namespace atl::agent {
 class QuorumRounds final : public SharedRounds {
  public:
   using SharedRounds::SharedRounds;
-  void on_engine_offered(const ParametersOffered& event) override;
+  void on_parameters_offered(const ParametersOffered& event) override;
   void drive() override;
 
  protected:

@@ -5,6 +5,7 @@
 #include "agent/core/rules/in_lockstep.hpp"
 #include "agent/core/rules/own_rounds.hpp"
 #include "agent/core/rules/quorum_rounds.hpp"
+#include "agent/core/rules/rule_settings.hpp"
 #include "agent/core/rules/shared_rounds.hpp"
 
 namespace atl::agent {
@@ -30,6 +31,27 @@ std::unique_ptr<Rule> make_rule(Core::State& core, RunInHand& run) {
     return std::make_unique<InLockstep<OwnRounds>>(core, run);
   }
   return std::make_unique<OwnRounds>(core, run);
+}
+
+RuleSettings settings_of_rule(const RunTerms& terms) {
+  RuleSettings settings;
+  if (terms.rounds.has_own_outer_state()) {
+    settings.state = StateOf::island;
+    settings.contributions.counted_by_all = false;
+    settings.copy_own_checkpoints = true;
+  }
+  if (terms.rounds.closes_with_quorum()) {
+    settings.contributions.resume = ContributionSettings::Resume::each;
+    settings.contributions.dropped_by_word = true;
+    settings.orders.by_schedule = false;
+  }
+  if (terms.rounds.lockstep()) {
+    settings.contributions.resume = ContributionSettings::Resume::none;
+    settings.contributions.stepped_by_trainer = true;
+    settings.orders.one_by_one = true;
+    settings.orders.returns_parameters = true;
+  }
+  return settings;
 }
 
 Rule::Rule(Core::State& of, RunInHand& its_run)

@@ -55,13 +55,13 @@ class Rule {
   void on_abort(const Abort& message);
   void on_commit(const Commit& message);
   // What only some rules have asked for, or are asked.
-  virtual void on_engine_offered(const ParametersOffered&) {}
+  virtual void on_parameters_offered(const ParametersOffered&) {}
   virtual void on_partner_ahead(const PartnerAhead&) {}
   virtual void on_pair_in_doubt(const PairInDoubt&) {}
   virtual void on_pair_renounced(const PairRenounced&) {}
   virtual void on_pair_query(const PairQuery&) {}
   virtual void on_pair_answer(const PairAnswer&) {}
-  void on_engine(const ParametersOffered& event) { on_engine_offered(event); }
+  void on_engine(const ParametersOffered& event) { on_parameters_offered(event); }
   void on_engine(const PartnerAhead& event) { on_partner_ahead(event); }
   void on_engine(const PairInDoubt& event) { on_pair_in_doubt(event); }
   void on_engine(const PairRenounced& event) { on_pair_renounced(event); }
