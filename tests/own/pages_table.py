@@ -22,7 +22,7 @@ class ByHand(str):
 
 
 BENCH = ByHand("a bench: it measures for minutes or hours what the page shows")
-SEEDS = ByHand("what to type once a seed has failed; tests/run.sh runs the same executable")
+SEEDS = ByHand("what to type once a seed has failed, or where no seed is to change; tests/run.sh runs the same executable")
 
 # The bench that compares strategies, up to its parts.
 COMPARISONS = "tests/bench/comparisons.sh build/release/atoll input.txt build/release/tests/atoll_arithmetic_trainer.so"
@@ -31,6 +31,7 @@ BLOCKS = {
     ("README.md", "atoll coordinator init --bind"): Typed("Readme.test_separate_machines"),
     ("docs/contributing.md", "cmake --preset release"): Elsewhere("tests/run.sh cmake --preset"),
     ("docs/contributing.md", "ATOLL_SIM_SEEDS=20000"): SEEDS,
+    ("docs/contributing.md", "ATOLL_SIM_DIGEST=before.txt"): SEEDS,
     ("docs/install.md", "cmake --preset product"): Elsewhere("tests/own/debian_packages.sh cpack -G DEB"),
     ("docs/install.md", "sudo -u atoll atoll coordinator init"): Typed("Pages.test_pages"),
     ("docs/install.md", "sudo systemctl enable --now atoll-agent"): Typed("Pages.test_pages"),
