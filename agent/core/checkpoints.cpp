@@ -99,12 +99,12 @@ void Checkpoints::begin_copy(const CheckpointWritten& event, Epoch epoch) {
   if (const auto asked = to_copy_.find(event.round); asked != to_copy_.end()) {
     data = std::move(asked->second);
     to_copy_.erase(to_copy_.begin(), std::next(asked));
-  } else if (!terms_->has_own_outer_state() || event.round == Round(0)) {
+  } else if (!copy_own_ || event.round == Round(0)) {
     return;
   }
   if (!to.empty()) {
-    out_->effect(CopyCheckpoint{event.run, to, terms_->has_own_outer_state(), static_cast<std::uint32_t>(keep()), event.round, epoch,
-                                event.digest, event.file, event.file_bytes, std::move(data)});
+    out_->effect(CopyCheckpoint{event.run, to, copy_own_, static_cast<std::uint32_t>(keep()), event.round, epoch, event.digest, event.file,
+                                event.file_bytes, std::move(data)});
   }
 }
 

@@ -21,8 +21,8 @@ namespace atl::agent {
 
 class Checkpoints {
  public:
-  // Both outlive it.
-  Checkpoints(const RunTerms& terms, Outbox& out) : terms_(&terms), out_(&out) {}
+  // Both outlive it. copy_own: each island copies its own to the run's store; else the one that is asked to does.
+  Checkpoints(const RunTerms& terms, bool copy_own, Outbox& out) : terms_(&terms), copy_own_(copy_own), out_(&out) {}
 
   // How many are kept on the disk.
   [[nodiscard]] std::size_t keep() const;
@@ -56,7 +56,7 @@ class Checkpoints {
 
   // This island is to copy the checkpoint of this round to the run's store. data: how far each part is after it.
   void copy(Round round, std::vector<DataRange> data) { to_copy_.insert_or_assign(round, std::move(data)); }
-  // One lies there that is to be copied: with a state of its own each island copies its own, else the one that was asked to.
+  // One lies there that may have to be copied.
   void begin_copy(const CheckpointWritten& event, Epoch epoch);
 
   // Somebody may be reading this one for a while: it is not removed.
@@ -66,6 +66,7 @@ class Checkpoints {
   void keep_until(Round round, TimePoint until);
 
   const RunTerms* terms_;
+  bool copy_own_;
   Outbox* out_;
   std::set<Round> writing_;
   std::optional<Checkpointed> newest_;

@@ -69,7 +69,7 @@ CatchUpFromPeers CommittedState::catch_up(const CatchUp& order, std::uint64_t nu
   catching_up_ = order;
   catch_up_number_ = number;
   said_.reset();
-  return CatchUpFromPeers{order, held_ && !terms_->has_own_outer_state(), committed_, digest_, number};
+  return CatchUpFromPeers{order, held_ && of_ == StateOf::everybody, committed_, digest_, number};
 }
 
 void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch, std::uint32_t part) {
@@ -89,14 +89,14 @@ void CommittedState::caught_up(Round round, const Digest& digest, Epoch epoch, s
 void CommittedState::assign(const Invite& message, bool same_part) {
   assigned_ = message.position;
   const bool there = is(message.committed, message.digest);
-  if (terms_->has_own_outer_state() ? message.from == StartFrom::peers : there || !same_part || !held_) {
+  if (of_ == StateOf::island ? message.from == StartFrom::peers : there || !same_part || !held_) {
     counted_ = message.position;
   }
 }
 
-void CommittedState::count(std::uint64_t told) { counted_ = terms_->has_own_outer_state() ? counted_ : told; }
+void CommittedState::count(std::uint64_t told) { counted_ = of_ == StateOf::island ? counted_ : told; }
 
-void CommittedState::count_own(std::uint64_t position) { counted_ = terms_->has_own_outer_state() ? position : counted_; }
+void CommittedState::count_own(std::uint64_t position) { counted_ = of_ == StateOf::island ? position : counted_; }
 
 void CommittedState::advance(Round round, const Digest& digest, std::uint64_t data_to) {
   committed_ = round;

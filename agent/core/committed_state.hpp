@@ -19,11 +19,17 @@
 
 namespace atl::agent {
 
+// Who else has the state of a round.
+enum class StateOf : std::uint8_t {
+  everybody,  // it is the same on every island: its digest names it, and the coordinator knows which data are in it
+  island,     // nobody: whatever the island holds is the state that it goes on from, and it alone knows what it trained on
+};
+
 class CommittedState {
  public:
   // terms outlives it. epoch, position and entry: of the invitation.
-  CommittedState(const RunTerms& terms, StartFrom from, Epoch epoch, std::uint64_t position, std::uint64_t entry = 0)
-      : terms_(&terms), entry_(entry), from_(from), since_(epoch), counted_(position), assigned_(position) {}
+  CommittedState(const RunTerms& terms, StateOf of, StartFrom from, Epoch epoch, std::uint64_t position, std::uint64_t entry = 0)
+      : terms_(&terms), of_(of), entry_(entry), from_(from), since_(epoch), counted_(position), assigned_(position) {}
 
   // In memory, and agreed on.
   [[nodiscard]] bool held() const { return held_; }
@@ -32,9 +38,9 @@ class CommittedState {
   [[nodiscard]] const Digest& digest() const { return digest_; }
   [[nodiscard]] bool is(Round round, const Digest& digest) const { return held_ && committed_ == round && digest_ == digest; }
   // It is what an island goes on from where the others are at this round: that very state, or the island's own.
-  [[nodiscard]] bool suits(Round round, const Digest& digest) const { return terms_->has_own_outer_state() ? held_ : is(round, digest); }
+  [[nodiscard]] bool suits(Round round, const Digest& digest) const { return of_ == StateOf::island ? held_ : is(round, digest); }
   // Held of the state that all share, and nothing said of it: the island waits to be let in.
-  [[nodiscard]] bool waits() const { return held_ && !terms_->has_own_outer_state() && !coming() && !said_; }
+  [[nodiscard]] bool waits() const { return held_ && of_ == StateOf::everybody && !coming() && !said_; }
   // Nothing is left to train.
   [[nodiscard]] bool at_end() const { return held_ && committed_ >= terms_->last(); }
   [[nodiscard]] StartFrom from() const { return from_; }
@@ -112,6 +118,7 @@ class CommittedState {
 
  private:
   const RunTerms* terms_;
+  StateOf of_;
   std::uint64_t entry_;
   StartFrom from_;
   bool held_ = false;

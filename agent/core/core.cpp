@@ -38,18 +38,18 @@ void Core::tick(TimePoint now) {
 
 // Whatever can go on now, does. Called after everything that happens.
 void Core::State::drive() {
-  end_pause();
-  drive_merges();
-  if (run && run->terms.closes_with_quorum() && run->trainer.schedule() && run->life.active()) {
-    bring_forward();
+  if (run) {
+    run->rule->end_pause();
+    run->rule->drive();
+    run->rule->drive_trainer();
   }
-  drive_trainer();
   if (run) {
     run->trainer.tell_tokens();
   }
   if (tasks) {
     tasks->drive(now, stored, starts);
   }
+  closed.clear();
 }
 
 Ready Core::take_ready() { return state_->out.take(); }
@@ -79,7 +79,7 @@ std::optional<TimePoint> Core::next_deadline() const {
 
 Standing Core::standing() const {
   Standing standing;
-  const std::optional<RunInHand>& run = state_->run;
+  const std::unique_ptr<RunInHand>& run = state_->run;
   if (run) {
     const Activity activity = state_->activity();
     standing = Standing{run->terms.id,       activity.state,       activity.reason,   run->outer.committed(),
@@ -104,10 +104,10 @@ void Core::State::dispatch(const Event& event) {
           }
         } else if constexpr (kTo == Addressee::trainer) {
           if (run && run->terms.id == e.run && run->trainer.incarnation() == e.incarnation) {
-            on_trainer(e);
+            run->rule->on_trainer(e);
           }
         } else if (run && run->terms.id == e.run) {
-          on_engine(e);
+          run->rule->on_engine(e);
         } else {
           note_stored(e);
         }
@@ -133,33 +133,26 @@ struct Core::State::Router {
     state.begin_leaving(message.why);
   }
   void operator()(const Neighbours& message) { state.on_neighbours(message); }
-  void operator()(const NewEpoch& message) { of_epoch(message, &State::on_new_epoch); }
-  void operator()(const Exchange& message) { of_epoch(message, &State::on_exchange); }
-  void operator()(const Commit& message) { of_epoch(message, &State::on_commit); }
-  void operator()(const Abort& message) { of_epoch(message, &State::on_abort); }
-  void operator()(const Cut& message) { of_epoch(message, &State::on_cut); }
-  void operator()(const CatchUp& message) { of_epoch(message, &State::on_catch_up); }
-  void operator()(const Offer& message) { of_run(message, &State::on_offer); }
-  void operator()(const PairQuery& message) { of_groups(message, &State::on_pair_query); }
-  void operator()(const PairAnswer& message) { of_groups(message, &State::on_pair_answer); }
+  void operator()(const NewEpoch& message) { of_epoch(message, &Rule::on_new_epoch); }
+  void operator()(const Exchange& message) { of_epoch(message, &Rule::on_exchange); }
+  void operator()(const Commit& message) { of_epoch(message, &Rule::on_commit); }
+  void operator()(const Abort& message) { of_epoch(message, &Rule::on_abort); }
+  void operator()(const Cut& message) { of_epoch(message, &Rule::on_cut); }
+  void operator()(const CatchUp& message) { of_epoch(message, &Rule::on_catch_up); }
+  void operator()(const Offer& message) { of_run(message, &Rule::on_offer); }
+  void operator()(const PairQuery& message) { of_run(message, &Rule::on_pair_query); }
+  void operator()(const PairAnswer& message) { of_run(message, &Rule::on_pair_answer); }
   template <typename M>
   void operator()(const M&) {}
 
   template <typename M>
-  void of_run(const M& message, void (State::*heard)(const M&)) {
+  void of_run(const M& message, void (Rule::*heard)(const M&)) {
     if (state.run && state.run->terms.id == message.run && !state.run->life.ended()) {
-      (state.*heard)(message);
-    }
-  }
-  // Whatever the epoch: what was decided in an older one is asked for, too.
-  template <typename M>
-  void of_groups(const M& message, void (State::*heard)(const M&)) {
-    if (state.run && state.run->terms.gossips()) {
-      of_run(message, heard);
+      (*state.run->rule.*heard)(message);
     }
   }
   template <typename M>
-  void of_epoch(const M& message, void (State::*heard)(const M&)) {
+  void of_epoch(const M& message, void (Rule::*heard)(const M&)) {
     if (state.run && message.epoch >= state.run->members.epoch()) {
       of_run(message, heard);
     }
@@ -291,7 +284,7 @@ void Core::State::on_time() {
       departure.contributed();
       say_leave();
     }
-    if (!departure.released() && keep_state()) {
+    if (!departure.released() && run && run->rule->keep_state()) {
       departure.release_itself(now + kLastCheckpoint);
       return;
     }
@@ -345,49 +338,7 @@ void Core::State::say_all() {
     say_leave();
   }
   if (run) {
-    say_of_run();
-  }
-}
-
-void Core::State::say_of_run() {
-  if (run->life.ended()) {
-    run->checkpoints.repeat();
-    send(*run->life.ended());
-    return;
-  }
-  if (run->outer.said() && (!run->life.active() || run->outer.said()->error)) {
-    CaughtUp said = *run->outer.said();
-    said.epoch = run->members.epoch();
-    send(std::move(said));
-  }
-  if (!run->life.active()) {
-    if (run->outer.waits()) {
-      // Left out for now. It says what it has until it takes part again: the order that lets it in may be lost.
-      send(run->outer.report(run->members.epoch()));
-    }
-    return;
-  }
-  if (run->life.standing() && run->checkpoints.newest() && run->checkpoints.newest()->round == run->life.stands_after()) {
-    run->checkpoints.repeat();
-  }
-  if (run->outer.initial() && !run->outer.held()) {
-    atl::Ready ready;
-    ready.run = run->terms.id;
-    ready.epoch = run->members.epoch();
-    ready.digest = *run->outer.initial();
-    send(ready);
-  }
-  for (const auto& [number, round] : run->rounds.all()) {
-    say(round);
-  }
-}
-
-void Core::State::say(const RoundInHand& round) {
-  if (!run->life.active() || run->terms.islands_commit(round.number()) || !session.welcomed() || run->rounds.resuming()) {
-    return;
-  }
-  if (std::optional<Message> said = round.said(run->members.epoch(), run->outer.digest())) {
-    send(std::move(*said));
+    run->rule->say_of_run();
   }
 }
 

@@ -55,8 +55,10 @@ class Core {
 
   [[nodiscard]] Standing standing() const;
 
- private:
+  // The inside (agent/core/core_state.hpp).
   struct State;
+
+ private:
   std::unique_ptr<State> state_;
 };
 

@@ -16,7 +16,9 @@ void Core::State::begin_leaving(const std::string& why) {
     if (!session.welcomed()) {
       miss_coordinator();
     }
-    cut_short();
+    if (run) {
+      run->rule->cut_short();
+    }
   }
   say_leave();
   if (!run && !tasks) {
@@ -33,46 +35,9 @@ void Core::State::say_leave() {
   send(Leave{departure.why(), comes});
 }
 
-// The island leaves: the steps that the trainer has done since the last round are its contribution to the next. Where steps are in a round
-// in hand already, that round is the last.
-void Core::State::cut_short() {
-  const bool can = run && run->life.active() && run->trainer.can_finish() && !run->terms.has_own_outer_state() && !run->terms.lockstep();
-  if (!can) {
-    return;
-  }
-  const Round next = run->outer.committed().next();
-  if (run->rounds.empty() && !run->rounds.merging() && run->trainer.planned() >= next && !run->outer.at_end()) {
-    departure.cut();
-    run->trainer.finish(next, true);
-  } else if (run->rounds.all().size() == 1 && run->rounds.applying()) {
-    run->trainer.finish(run->rounds.all().begin()->first, false);  // its commit came before; no step after it would count
-  }
-}
-
-// Something of the last round is not on the disk yet.
-bool Core::State::settling() const { return run->rounds.applying() || run->rounds.merging() || run->checkpoints.writing(); }
-
-// The coordinator does not let go, being away perhaps: the state in memory may be the only copy of the newest rounds.
-// True if something is on its way to the disk.
-bool Core::State::keep_state() {
-  if (!run || !run->outer.held() || run->outer.committed() == Round(0)) {
-    return false;
-  }
-  const bool whole = !run->rounds.applying() && !(run->terms.lockstep() && run->rounds.merging());
-  if (!run->checkpoints.writing() && whole) {
-    const bool there = stored.find(run->terms.id, run->outer.committed(), run->outer.digest()) != nullptr;
-    if (there || !departure.keep(run->outer.committed())) {
-      return false;
-    }
-    run->rounds.checkpoint_early(run->outer.committed());  // the trainer has had its time to merge it
-    write_checkpoint();
-  }
-  return true;
-}
-
 void Core::State::finish_leaving() {
-  if (run && departure.released() && !settling()) {
-    if (departure.unheard() && keep_state()) {
+  if (run && departure.released() && !run->rule->settling()) {
+    if (departure.unheard() && run->rule->keep_state()) {
       return;
     }
     close_run(departure.why());
@@ -102,7 +67,7 @@ void Core::State::on_release(const Release& message) {
   if (!run || run->terms.id != message.run || is_late(run->members.epoch())) {
     return;
   }
-  if (departure.asked() && settling()) {
+  if (departure.asked() && run->rule->settling()) {
     departure.release();
     return;
   }
@@ -135,20 +100,8 @@ void Core::State::close_run(const std::string& why, RunEnd end) {
   effect(CloseRun{run->terms.id});
   past.add(run->terms.id, run->members.epoch());
   departure.close_run();
-  run.reset();
+  closed.push_back(std::move(run));
   next_holds = std::min(next_holds, now + kAskAfterARun);  // it may be over
-}
-
-// This island cannot take part; it says so until it is released.
-void Core::State::give_up(Error error) {
-  if (run->life.ended()) {
-    return;
-  }
-  tell("error", "island_gives_up", error.why);
-  run->life.end(RunEnded{run->terms.id, run->outer.committed(), run->outer.digest(), std::move(error)});
-  run->trainer.stop("the island gives up the run");
-  drop_rounds();
-  say_all();
 }
 
 }  // namespace atl::agent

@@ -6,6 +6,8 @@
 
 namespace atl::agent {
 
+using Resume = ContributionSettings::Resume;
+
 RoundInHand* Rounds::find(Round round) {
   const auto found = rounds_.find(round);
   return found == rounds_.end() ? nullptr : &found->second;
@@ -80,10 +82,10 @@ std::uint64_t Rounds::published_to(std::uint64_t counted) const {
 }
 
 bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
-  return !terms_->has_own_outer_state() && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
-    const DataRange& data = item.second.ready().data;
-    return data.sequences() > 0 && data.part == part && data.from < counted && !item.second.is(RoundInHand::Phase::applying);
-  });
+  return settings_.counted_by_all && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
+           const DataRange& data = item.second.ready().data;
+           return data.sequences() > 0 && data.part == part && data.from < counted && !item.second.is(RoundInHand::Phase::applying);
+         });
 }
 
 RoundInHand& Rounds::add(Round round, std::uint32_t fragment) {
@@ -101,12 +103,11 @@ RoundInHand& Rounds::postpone(Round round, Round to) {
 
 // Every contribution up to this one is there.
 bool Rounds::follows(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const {
-  if (round.round.value != committed.value + rounds_.size() + 1 ||
-      (terms_->has_own_outer_state() && !terms_->islands_commit(round.round))) {
+  if (round.round.value != committed.value + rounds_.size() + 1 || terms_->rounds.terms(round.round).merges) {
     return false;  // what merges all islands is formed again
   }
   const DataRange& data = round.facts.data;
-  return terms_->has_own_outer_state() || (data.part == part && data.from == published_to(counted));
+  return !settings_.counted_by_all || (data.part == part && data.from == published_to(counted));
 }
 
 // Where rounds close with a quorum each contribution stands alone.
@@ -116,19 +117,19 @@ bool Rounds::goes_on(const PendingRound& round, Round committed, std::uint32_t p
 }
 
 void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted) {
-  if (terms_->lockstep()) {
+  if (settings_.resume == Resume::none) {
     return;  // the gradient of a step that only a trainer inside it could take: it makes that step again
   }
   bool whole = true;
   for (const PendingRound& round : pending) {
-    if (terms_->closes_with_quorum() ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
+    if (settings_.resume == Resume::each ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
       add(round.round, round.fragment).resume(round);
       continue;
     }
     // After one that was withdrawn, or of samples that are not this island's any more, the rounds from there on are published again.
     whole = false;
     tell_dropped(round.round, round.fragment, round.facts);
-    if (terms_->closes_with_quorum()) {
+    if (settings_.dropped_by_word) {
       out_->effect(PostponeContribution{terms_->id, round.round, Round(0)});
     }
   }
@@ -137,7 +138,7 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
 
 // A round that was committed with the contribution meanwhile is known to the coordinator, which then counts it there.
 void Rounds::tell_dropped(Round round, std::uint32_t fragment, const PublishFacts& facts) {
-  if (!terms_->has_own_outer_state() && facts.tokens + facts.overwritten > 0) {
+  if (settings_.counted_by_all && facts.tokens + facts.overwritten > 0) {
     const Error why{Code::unavailable, "it was in hand when its island went on from another state"};
     out_->send(Withdrawn{terms_->id, Epoch(0), round, why, facts.data, fragment, Fate::dropped, facts.tokens, facts.overwritten});
   }
@@ -208,7 +209,7 @@ void Rounds::drop() {
     if (const atl::Ready& said = round.ready(); !round.receives() && !round.withdrawn() && !round.is(RoundInHand::Phase::applying)) {
       tell_dropped(number, round.fragment(), {said.tokens, said.steps, said.training_loss, said.data, said.overwritten});
     }
-    if (terms_->closes_with_quorum() && !round.receives()) {
+    if (settings_.dropped_by_word && !round.receives()) {
       out_->effect(PostponeContribution{terms_->id, number, Round(0)});
     }
   }

@@ -27,10 +27,24 @@ struct Merging {
   bool saved = false;       // and its own state lies where the checkpoint is to be
 };
 
+// What contributions are to others.
+struct ContributionSettings {
+  // Which of a checkpoint's contributions an island goes on with.
+  enum class Resume : std::uint8_t {
+    in_order,  // from the next round on, up to the first that is missing
+    each,      // every one that is of use: each stands alone
+    none,      // they are made again
+  };
+  Resume resume = Resume::in_order;
+  bool counted_by_all = true;       // the samples behind them are counted by the coordinator, each once
+  bool dropped_by_word = false;     // the engine keeps one until it is told that it counts in no round
+  bool stepped_by_trainer = false;  // the trainer takes the step with the result, and the parameters come from it
+};
+
 class Rounds {
  public:
   // Both outlive it.
-  Rounds(const RunTerms& terms, Outbox& out) : terms_(&terms), out_(&out) {}
+  Rounds(const RunTerms& terms, const ContributionSettings& settings, Outbox& out) : terms_(&terms), settings_(settings), out_(&out) {}
 
   [[nodiscard]] bool empty() const { return rounds_.empty(); }
   [[nodiscard]] const std::map<Round, RoundInHand>& all() const { return rounds_; }
@@ -54,7 +68,7 @@ class Rounds {
   // One is applied that the trainer has not merged; the oldest.
   [[nodiscard]] bool merging() const { return !merging_.empty(); }
   // In lockstep: the trainer is to take the step of such a round, and the parameters come from it.
-  [[nodiscard]] bool awaits_step() const { return terms_->lockstep() && merging(); }
+  [[nodiscard]] bool awaits_step() const { return settings_.stepped_by_trainer && merging(); }
   [[nodiscard]] const Merging& oldest_merging() const { return merging_.begin()->second; }
   // Nothing: not applied, or merged.
   [[nodiscard]] const Merging* find_merging(Round round) const;
@@ -64,7 +78,7 @@ class Rounds {
   [[nodiscard]] bool overlap(std::uint32_t part, std::uint64_t counted) const;
   // A trainer that is there in its part goes on where the rounds in hand end; where nobody else counts, always.
   [[nodiscard]] bool continue_at(std::uint64_t position, std::uint64_t counted) const {
-    return terms_->has_own_outer_state() || position >= published_to(counted);
+    return !settings_.counted_by_all || position >= published_to(counted);
   }
   // They came with a checkpoint, and are said once the trainer that goes on with them is up.
   [[nodiscard]] bool resuming() const { return resuming_; }
@@ -121,6 +135,7 @@ class Rounds {
   [[nodiscard]] bool goes_on(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const;
 
   const RunTerms* terms_;
+  ContributionSettings settings_;
   Outbox* out_;
   std::map<Round, RoundInHand> rounds_;
   std::map<Round, Merging> merging_;

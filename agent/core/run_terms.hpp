@@ -18,12 +18,6 @@ struct RunTerms {
   Composition composition;
   RunRounds rounds;
 
-  [[nodiscard]] bool has_own_outer_state() const { return rounds.has_own_outer_state(); }
-  [[nodiscard]] bool islands_commit(Round round) const { return rounds.islands_commit(round); }
-  [[nodiscard]] bool gossips() const { return rounds.rule() == RunRule::gossip; }
-  [[nodiscard]] bool closes_with_quorum() const { return rounds.closes_with_quorum(); }
-  [[nodiscard]] bool alone() const { return rounds.rule() == RunRule::own; }
-  [[nodiscard]] bool lockstep() const { return rounds.lockstep(); }
   [[nodiscard]] Round last() const { return rounds.last(); }
   [[nodiscard]] Round last_trained() const { return rounds.last_trained(); }
 };

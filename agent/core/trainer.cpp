@@ -7,8 +7,8 @@
 
 namespace atl::agent {
 
-Trainer::Trainer(const RunTerms& terms, const Settings& settings, Starts& starts, Outbox& out)
-    : terms_(&terms), settings_(&settings), starts_(&starts), out_(&out) {}
+Trainer::Trainer(const RunTerms& terms, const OrderSettings& orders, const Settings& settings, Starts& starts, Outbox& out)
+    : terms_(&terms), orders_(orders), settings_(&settings), starts_(&starts), out_(&out) {}
 
 Step Trainer::step_of(Round round) const {
   if (round == Round(0) || !schedule_) {
@@ -32,7 +32,7 @@ void Trainer::start(std::uint32_t part, const DataShare& share, const StoredChec
     order.checkpoint = saved->round;
     order.step = saved->step;
     order.position = saved->position;
-    if (current && !terms_->closes_with_quorum()) {  // else each fragment is of another round: it is loaded
+    if (current && orders_.by_schedule) {  // else each fragment is of another round: it is loaded
       holds_ = saved->round;
       position_ = saved->position;
     }
@@ -70,7 +70,7 @@ void Trainer::load(Round committed, Step step, std::uint64_t position) {
 void Trainer::go_on(Round committed) {
   step_ = step_of(committed);
   phase_ = Phase::training;
-  planned_ = terms_->closes_with_quorum() ? terms_->last_trained() : committed;
+  planned_ = orders_.by_schedule ? committed : terms_->last_trained();
   merges_.clear();
   horizon_of_.reset();
   ++beginnings_;
@@ -126,7 +126,7 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& in_hand, const
     return;
   }
   horizon_of_ = committed;
-  const bool one_by_one = terms_->lockstep() && !ATOLL_PLANTED(arena_in_use);
+  const bool one_by_one = orders_.one_by_one && !ATOLL_PLANTED(arena_in_use);
   Round until = decide_horizon(*schedule_, committed, one_by_one ? 0 : settings_->rounds_ahead);
   if (until == terms_->last_trained()) {
     until = terms_->last();  // those that merge all islands' outer parameters need nothing of the trainer before
@@ -135,7 +135,8 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& in_hand, const
     return;
   }
   const RunSpec& spec = terms_->spec;
-  const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha, terms_->lockstep()};
+  const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha,
+                          orders_.returns_parameters};
   if (terms_->composition.whole_period()) {
     WholePlan whole = decide_whole_plan(*schedule_, {begun_with_, committed, planned_, until, in_hand, formed}, plan);
     if (whole.newest > planned_) {
@@ -229,7 +230,7 @@ void Trainer::on(const TrainerLoaded& event, Round committed) {
   if (phase_ != Phase::loading) {
     return;
   }
-  if (terms_->closes_with_quorum()) {  // newer results are adopted on the way
+  if (!orders_.by_schedule) {  // newer results are adopted on the way
     go_on(begun_with_);
     position_ = event.position;
     return;

@@ -25,6 +25,13 @@
 
 namespace atl::agent {
 
+// How a trainer is led through the rounds.
+struct OrderSettings {
+  bool by_schedule = true;  // orders go ahead, as the schedule says; else one is given at a time, and results are adopted as they come
+  bool one_by_one = false;  // each round's result before the next is ordered,
+  bool returns_parameters = false;  // and the trainer writes its parameters into the arena before it says merged
+};
+
 class Trainer {
  public:
   enum class Phase : std::uint8_t {
@@ -36,7 +43,7 @@ class Trainer {
   };
 
   // All of them outlive it.
-  Trainer(const RunTerms& terms, const Settings& settings, Starts& starts, Outbox& out);
+  Trainer(const RunTerms& terms, const OrderSettings& orders, const Settings& settings, Starts& starts, Outbox& out);
 
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] bool runs() const { return phase_ != Phase::none; }
@@ -87,7 +94,7 @@ class Trainer {
   // Orders for the rounds that it may come to before the next result must be there; not twice for one committed round, unless the exchange
   // takes a whole period. in_hand: the rounds that it need not publish; formed: those of them whose contributions are formed.
   void extend_plan(Round committed, const std::set<Round>& in_hand, const std::set<Round>& formed = {});
-  // ---- where rounds close with a quorum, and nothing is ordered ahead
+  // ---- where nothing is ordered ahead
   // Grows whenever it begins to train, from the outer parameters of begun_with(), at its step and position.
   [[nodiscard]] std::uint64_t beginnings() const { return beginnings_; }
   [[nodiscard]] Round begun_with() const { return begun_with_; }
@@ -153,6 +160,7 @@ class Trainer {
   };
 
   const RunTerms* terms_;
+  OrderSettings orders_;
   const Settings* settings_;
   Starts* starts_;
   Outbox* out_;

@@ -22,7 +22,7 @@ class ByHand(str):
 
 
 BENCH = ByHand("a bench: it measures for minutes or hours what the page shows")
-SEEDS = ByHand("what to type once a seed has failed; tests/run.sh runs the same executable")
+SEEDS = ByHand("what to type once a seed has failed, or where no seed is to change; tests/run.sh runs the same executable")
 
 # The bench that compares strategies, up to its parts.
 COMPARISONS = "tests/bench/comparisons.sh build/release/atoll input.txt build/release/tests/atoll_arithmetic_trainer.so"
@@ -34,6 +34,7 @@ BLOCKS = {
     ("docs/install.md", "examples/packaging/portable.sh"): Elsewhere("tests/portable.sh examples/packaging/portable.sh"),
     ("docs/install.md", "pip install atoll-"): Elsewhere("tests/own/portable_test.py test_an_environment_has_the_program_and_the_package_and_trains"),
     ("docs/install.md", "tar xzf atoll-"): Elsewhere("tests/own/portable_test.py test_it_is_installed_below_the_home_folder_without_root"),
+    ("docs/contributing.md", "ATOLL_SIM_DIGEST=before.txt"): SEEDS,
     ("docs/install.md", "cmake --preset product"): Elsewhere("tests/own/debian_packages.sh cpack -G DEB"),
     ("docs/install.md", "sudo -u atoll atoll coordinator init"): Typed("Pages.test_pages"),
     ("docs/install.md", "sudo systemctl enable --now atoll-agent"): Typed("Pages.test_pages"),

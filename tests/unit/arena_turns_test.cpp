@@ -1,5 +1,5 @@
 // Whose turn it is in a fragment's range of the arena.
-#include "agent/core/arena_turns.hpp"
+#include "agent/core/rules/arena_turns.hpp"
 
 #include "tests/catch.hpp"
 

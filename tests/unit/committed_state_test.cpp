@@ -2,6 +2,7 @@
 #include "agent/core/committed_state.hpp"
 
 #include "agent/core/checkpoints.hpp"
+#include "agent/core/rules/rule_settings.hpp"
 #include "tests/catch.hpp"
 
 namespace of_committed_state_test {
@@ -31,7 +32,7 @@ Digest digest(int number) {
 
 TEST_CASE("from the seed: the trainer is asked once, and the state is held when it is agreed on") {
   const RunTerms run = terms();
-  CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+  CommittedState outer(run, settings_of_rule(run).state, StartFrom::scratch, Epoch(1), 0);
   CHECK(outer.ask_initial());
   CHECK_FALSE(outer.ask_initial());
   outer.forget_asking();
@@ -51,7 +52,7 @@ TEST_CASE("from the seed: the trainer is asked once, and the state is held when 
 TEST_CASE("from peers: the data are counted from where the copied state is, or where an island with rounds of its own was") {
   for (const std::string strategy : {"diloco", "noloco"}) {
     const RunTerms run = terms(strategy);
-    CommittedState outer(run, StartFrom::peers, Epoch(1), 5);
+    CommittedState outer(run, settings_of_rule(run).state, StartFrom::peers, Epoch(1), 5);
     CatchUp order;
     order.epoch = Epoch(2);
     order.committed = Round(3);
@@ -73,7 +74,7 @@ TEST_CASE("from peers: the data are counted from where the copied state is, or w
 
 TEST_CASE("an island that was assigned another part while it copied the state counts that part from its own beginning") {
   const RunTerms run = terms();
-  CommittedState outer(run, StartFrom::peers, Epoch(1), 1);
+  CommittedState outer(run, settings_of_rule(run).state, StartFrom::peers, Epoch(1), 1);
   CatchUp order;
   order.epoch = Epoch(6);
   order.committed = Round(1);
@@ -93,7 +94,7 @@ TEST_CASE("an island that was assigned another part while it copied the state co
 
 TEST_CASE("a state that was lost is said to be lost until another is assigned") {
   const RunTerms run = terms();
-  CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+  CommittedState outer(run, settings_of_rule(run).state, StartFrom::scratch, Epoch(1), 0);
   outer.agree(digest(1));
   outer.lose(Epoch(2), Error{Code::unavailable, "gone"});
   CHECK_FALSE(outer.held());
@@ -109,7 +110,7 @@ TEST_CASE("a state that was lost is said to be lost until another is assigned") 
 TEST_CASE("while an island is offered one checkpoint lies ready, and older ones are no use to a joiner") {
   const RunTerms run = terms();
   Outbox out;
-  Checkpoints checkpoints(run, out);
+  Checkpoints checkpoints(run, settings_of_rule(run).copy_own_checkpoints, out);
   const TimePoint now = from_unix_ms(1'700'000'000'000);
   checkpoints.offer(Round(4), now);
   CHECK(std::get<KeepResults>(out.take().effects.front()).keep);
@@ -140,7 +141,7 @@ TEST_CASE("while an island is offered one checkpoint lies ready, and older ones 
 TEST_CASE("a checkpoint is not written twice at once, and one that somebody reads is kept for a while") {
   const RunTerms run = terms();
   Outbox out;
-  Checkpoints checkpoints(run, out);
+  Checkpoints checkpoints(run, settings_of_rule(run).copy_own_checkpoints, out);
   const TimePoint now = from_unix_ms(1'700'000'000'000);
   checkpoints.keep_for_reader(Round(1), now);
   WriteCheckpoint order;
@@ -168,7 +169,7 @@ TEST_CASE("the coordinator counts the data of a state that all share, and the is
   for (const std::string strategy : {"diloco", "noloco"}) {
     const bool shared = strategy == "diloco";
     const RunTerms run = terms(strategy);
-    CommittedState outer(run, StartFrom::scratch, Epoch(1), 0);
+    CommittedState outer(run, settings_of_rule(run).state, StartFrom::scratch, Epoch(1), 0);
     outer.agree(digest(0));
     outer.assign(invite, true);
     CHECK(outer.counted() == 0);  // it has not that round's state yet
@@ -186,7 +187,7 @@ TEST_CASE("the coordinator counts the data of a state that all share, and the is
 
 TEST_CASE("why the state could not be taken over is said until the coordinator tries anew") {
   const RunTerms run = terms("diloco");
-  CommittedState outer(run, StartFrom::peers, Epoch(1), 0, 4);
+  CommittedState outer(run, settings_of_rule(run).state, StartFrom::peers, Epoch(1), 0, 4);
   outer.lose(Epoch(1), Error{Code::unavailable, "the trainer ended"});
   REQUIRE(outer.said());
   CHECK(outer.said()->entry == 4);
@@ -202,7 +203,7 @@ TEST_CASE("why the state could not be taken over is said until the coordinator t
 
 TEST_CASE("what came of an older order to catch up is no answer to the newest") {
   const RunTerms run = terms("diloco");
-  CommittedState outer(run, StartFrom::peers, Epoch(1), 0);
+  CommittedState outer(run, settings_of_rule(run).state, StartFrom::peers, Epoch(1), 0);
   CatchUp order;
   order.epoch = Epoch(2);
   order.committed = Round(6);

@@ -1,6 +1,7 @@
 // The rounds that an island has in hand: what it says of each, and what becomes of them.
-#include "agent/core/partners.hpp"
 #include "agent/core/rounds.hpp"
+#include "agent/core/rules/partners.hpp"
+#include "agent/core/rules/rule_settings.hpp"
 #include "tests/catch.hpp"
 
 namespace of_rounds_in_hand_test {
@@ -86,7 +87,7 @@ TEST_CASE("a contribution that was withdrawn stays withdrawn when an attempt is 
 TEST_CASE("rounds in hand are applied in their order, and each is merged once") {
   const RunTerms run = terms();
   Outbox out;
-  Rounds rounds(run, out);
+  Rounds rounds(run, settings_of_rule(run).contributions, out);
   rounds.add(Round(1), 0).describe(facts(0, 8), 80);
   rounds.add(Round(2), 0).describe(facts(8, 16), 80);
   CHECK(rounds.published_to(0) == 16);
@@ -111,7 +112,7 @@ TEST_CASE("rounds in hand are applied in their order, and each is merged once") 
 TEST_CASE("a checkpoint that did not wait for the trainer is not written once more when that has merged") {
   const RunTerms run = terms();
   Outbox out;
-  Rounds rounds(run, out);
+  Rounds rounds(run, settings_of_rule(run).contributions, out);
   rounds.add(Round(1), 0).finish_exchange(Exchanged{});
   rounds.apply(Round(1));
   rounds.take_applied(Round(1), true);
@@ -124,7 +125,7 @@ TEST_CASE("a checkpoint that did not wait for the trainer is not written once mo
 TEST_CASE("rounds that lead nowhere are dropped, and their exchanges are cancelled") {
   const RunTerms run = terms();
   Outbox out;
-  Rounds rounds(run, out);
+  Rounds rounds(run, settings_of_rule(run).contributions, out);
   rounds.add(Round(1), 0).form(1);
   rounds.add(Round(2), 0).begin_exchange(Attempt(3));
   rounds.drop();
@@ -138,7 +139,7 @@ TEST_CASE("contributions of a checkpoint are of use in their order, and while th
   const RunTerms run = terms();
   const auto resumed = [&](const std::vector<PendingRound>& pending) {
     Outbox out;
-    Rounds rounds(run, out);
+    Rounds rounds(run, settings_of_rule(run).contributions, out);
     rounds.resume(pending, Round(4), 1, 40);
     CHECK(rounds.resuming() == !rounds.empty());
     return rounds.numbers();
@@ -153,7 +154,7 @@ TEST_CASE("contributions of a checkpoint are of use in their order, and while th
 TEST_CASE("a contribution that begins before what is counted can never be counted") {
   const RunTerms run = terms();
   Outbox out;
-  Rounds rounds(run, out);
+  Rounds rounds(run, settings_of_rule(run).contributions, out);
   rounds.add(Round(5), 0).describe(facts(40, 48), 80);
   CHECK_FALSE(rounds.overlap(0, 40));
   CHECK(rounds.overlap(0, 44));
@@ -164,7 +165,7 @@ TEST_CASE("a contribution that begins before what is counted can never be counte
 
 TEST_CASE("an island remembers whom it met, and what norms contributions usually have, its rejected ones left out") {
   const RunTerms run = terms("noloco");
-  Partners partners(run);
+  Partners partners(run.spec.guards.norm_factor);
   ExchangeDone done;
   done.round = Round(1);
   done.partner = IslandId("b");

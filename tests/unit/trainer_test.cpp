@@ -1,6 +1,7 @@
 // The trainer as the agent's core knows it: when it is started, what it is told, and what of that is void.
 #include "agent/core/trainer.hpp"
 
+#include "agent/core/rules/rule_settings.hpp"
 #include "tests/catch.hpp"
 
 namespace of_trainer_test {
@@ -26,7 +27,7 @@ struct Bench {
   Settings settings;
   Starts starts;
   Outbox out;
-  Trainer trainer{run, settings, starts, out};
+  Trainer trainer{run, settings_of_rule(run).orders, settings, starts, out};
 
   // Up to the point where it has orders.
   void bring_up() {

@@ -1,13 +1,11 @@
-// Rounds that close with a quorum, on this island: its trainer never waits. Of each fragment one thing at a time is ordered.
-//
-//   due ─► publish ─► contribution: to the first round of the fragment that is open. A newer result lies in the outer state ─► merge ─► due
-//
-// A contribution that misses its round goes into the next one of its fragment, until it has missed too many.
+#include "agent/core/rules/quorum_rounds.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "agent/core/core_state.hpp"
+#include "agent/core/rules/exchange_order.hpp"
 #include "strategies/specification/run_rules.hpp"
 
 namespace atl::agent {
@@ -15,10 +13,81 @@ namespace atl::agent {
 using Phase = RoundInHand::Phase;
 using Turn = ArenaTurns::Turn;
 
-// Called after everything that happens.
-void Core::State::drive_turns() {
+bool QuorumRounds::expects(const TrainerPublished& event) const { return turns_.is(event.fragment, Turn::publishing); }
+
+std::optional<Round> QuorumRounds::open_round(Round from, std::uint32_t fragment) const {
+  const std::optional<RoundPlan> plan = first_open(Round(from.value - 1), fragment);
+  return plan ? std::optional(plan->round) : std::nullopt;
+}
+
+PublishFacts QuorumRounds::credit(RoundInHand& round, const TrainerPublished& event, const PublishFacts& facts) {
+  round.train_from(turns_.took_part_in(event.fragment));
+  return turns_.published(event.fragment, event.step, event.position, facts);
+}
+
+void QuorumRounds::on_formed(RoundInHand& round) {
+  if (!date(round.number())) {
+    return;
+  }
+  if (!turns_.publishing()) {
+    departure.contributed();
+  }
+  say(round);
+}
+
+void QuorumRounds::withdraw(RoundInHand& round, Error error) {
+  turns_.distrust(round.fragment());
+  drop_contribution(round.number(), error, fate_of(error));
+}
+
+std::optional<RoundInHand*> QuorumRounds::round_of(const Exchange& order) {
+  RoundInHand* round = run->rounds.find(order.round);
+  if (tokens_of(order, island()) > 0) {
+    return round;
+  }
+  if (round != nullptr && round->is(Phase::forming)) {
+    return std::nullopt;  // the coordinator says it again; by then it is known whether there is a contribution
+  }
+  return receive(order, round);
+}
+
+bool QuorumRounds::is_counted(const Exchange& order, const RoundInHand& round) const {
+  return !round.receives() && counts(order, island(), round.ready());
+}
+
+// The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into
+// the next round that is open, unless the coordinator rejected it: then the trainer takes the newest result before it publishes again.
+RoundInHand* QuorumRounds::receive(const Exchange& message, RoundInHand* late) {
+  if (message.rejected && late != nullptr && late->is(Phase::formed)) {
+    turns_.distrust(message.fragment);
+    forget_contribution(message.round);
+    late = nullptr;
+  }
+  if (late != nullptr && (!late->is(Phase::formed) || late->withdrawn() || !run->trainer.schedule() || !postpone(message.round))) {
+    return late;
+  }
+  RoundInHand& round = run->rounds.add(message.round, message.fragment);
+  round.receive();
+  round.begin_exchange(Attempt(0));
+  return &round;
+}
+
+// What did not count is counted with the island's next contribution that does.
+std::uint64_t QuorumRounds::counted_to(const RoundInHand& round) const { return round.counts() ? round.ready().data.to : 0; }
+
+bool QuorumRounds::expects(const TrainerMerged& event) {
+  return turns_.merged(event.fragment, event.round, event.step, event.position, run->trainer.tokens());
+}
+
+// What was published lies elsewhere, and is not trained on again.
+void QuorumRounds::load_trainer() {
+  const Round committed = run->outer.committed();
+  run->trainer.load(committed, run->trainer.step_of(committed), run->rounds.published_to(run->outer.counted()));
+}
+
+void QuorumRounds::order_work() {
   Trainer& trainer = run->trainer;
-  ArenaTurns& turns = run->turns;
+  ArenaTurns& turns = turns_;
   if (!turns.begun(trainer.beginnings())) {
     turns.begin(trainer.beginnings(), trainer.schedule()->fragments(), trainer.begun_with(), run->outer.committed(), trainer.step(),
                 trainer.position(), trainer.tokens());
@@ -48,8 +117,8 @@ void Core::State::drive_turns() {
 // a round was held up, by a slower island or one that died, say: what the trainer did meanwhile is worth a contribution of its own. Formed
 // against the newest result, that has no more of what it contributed before in it than that result has. closing: a round that is being
 // closed; its contribution is not in the way.
-bool Core::State::overdue(std::uint32_t fragment, Round closing) const {
-  const ArenaTurns& turns = run->turns;
+bool QuorumRounds::overdue(std::uint32_t fragment, Round closing) const {
+  const ArenaTurns& turns = turns_;
   const RunTerms& terms = run->terms;
   const std::optional<RoundPlan> next = first_open(run->outer.committed(), fragment);
   if (!next || departure.asked() || run->life.standing() || !turns.trusted(fragment) || terms.spec.strategy.anchor != Anchor::newest ||
@@ -60,7 +129,7 @@ bool Core::State::overdue(std::uint32_t fragment, Round closing) const {
 }
 
 // With fewer steps there would be next to nothing to publish.
-std::uint64_t Core::State::least_steps() const {
+std::uint64_t QuorumRounds::least_steps() const {
   const std::uint64_t inner_steps = run->terms.composition.inner_steps;
   const std::uint64_t overlap = std::min(inner_steps, own_overlap(run->terms.spec, session.identity().name));
   return std::max<std::uint64_t>(1, std::min(inner_steps - overlap, inner_steps / 2));
@@ -68,33 +137,37 @@ std::uint64_t Core::State::least_steps() const {
 
 // The next publish of a fragment, for the first of its rounds that is open: when that is due, and not right behind the result that the
 // trainer has just taken, for then there would be next to nothing to publish.
-void Core::State::order_publish(std::uint32_t fragment) {
+void QuorumRounds::order_publish(std::uint32_t fragment) {
   const std::optional<RoundPlan> due = first_open(run->outer.committed(), fragment);
   if (!due) {
     return;  // the run has no more rounds of it
   }
-  const Step soonest(run->turns.based_at(fragment).value + least_steps());
+  const Step soonest(turns_.based_at(fragment).value + least_steps());
   const Step step = std::max(due->start, soonest);
-  run->turns.order_publish(fragment, step);
+  turns_.order_publish(fragment, step);
   run->trainer.order_publish(*due, step);
   const Result<RoundPlan> newest = run->trainer.schedule()->round_at(run->outer.committed());
   if (newest && newest->start > run->trainer.step()) {
     // This island is slower than the run: it publishes after a whole period of its own steps, and moves to the run's step then.
-    run->turns.hurry(fragment, run->terms.composition.inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
+    turns_.hurry(fragment, run->terms.composition.inner_steps * run->terms.spec.training.batch * tokens_per_sequence(run->terms.spec));
   }
 }
 
 // The others have come to this round: the trainer publishes what it has, if that is enough.
-void Core::State::hurry(Round round) {
+void QuorumRounds::hurry(Round round) {
+  if (!run->trainer.schedule()) {
+    Rule::hurry(round);
+    return;
+  }
   const Result<RoundPlan> plan = run->trainer.schedule()->round_at(round);
   if (plan && run->trainer.training()) {
     const RunSpec& spec = run->terms.spec;
-    run->turns.hurry(plan->fragment, spec.strategy.min_inner_steps * spec.training.batch * tokens_per_sequence(spec));
+    turns_.hurry(plan->fragment, spec.strategy.min_inner_steps * spec.training.batch * tokens_per_sequence(spec));
   }
 }
 
 // The first round of a fragment after `from` that is not closed, and that this island contributes nothing to yet.
-std::optional<RoundPlan> Core::State::first_open(Round from, std::uint32_t fragment) const {
+std::optional<RoundPlan> QuorumRounds::first_open(Round from, std::uint32_t fragment) const {
   std::optional<RoundPlan> plan = run->trainer.schedule()->next_of(fragment, std::max(from, run->outer.committed()));
   while (plan && run->rounds.contains(plan->round)) {
     plan = run->trainer.schedule()->next_of(fragment, plan->round);
@@ -103,31 +176,38 @@ std::optional<RoundPlan> Core::State::first_open(Round from, std::uint32_t fragm
 }
 
 // The trainer takes a result that lies in the arena. not_before: the step at which it does so at the earliest.
-void Core::State::adopt(Round round, std::uint32_t fragment, Step not_before) {
+void QuorumRounds::adopt(Round round, std::uint32_t fragment, Step not_before) {
   const Merging* merging = run->rounds.find_merging(round);
   run->trainer.adopt(round, fragment, not_before, merging != nullptr && merging->checkpoint);
 }
 
-void Core::State::on_engine(const ParametersOffered& event) {
-  if (run->trainer.training() && run->turns.adopts(event.fragment, event.round)) {
+void QuorumRounds::on_parameters_offered(const ParametersOffered& event) {
+  if (run->trainer.training() && turns_.adopts(event.fragment, event.round)) {
     adopt(event.round, event.fragment, Step(0));
   }
 }
 
 // The outer step of a round is taken. Its result is in the arena if the trainer was to take it at once.
-void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& event) {
+void QuorumRounds::hand_result(const RoundInHand& round, const ResultApplied& event) {
   const std::uint32_t fragment = round.fragment();
-  run->turns.applied(fragment, event.round);
+  turns_.applied(fragment, event.round);
   if (round.counts()) {
     run->rounds.count_data(round.ready().data);
-    run->turns.counted(fragment, event.round);
+    turns_.counted(fragment, event.round);
   }
-  if (run->trainer.training() && run->turns.adopts(fragment, event.round)) {
+  if (run->trainer.training() && turns_.adopts(fragment, event.round)) {
     const bool waited_for = !round.receives() && round.published_as() == event.round;
     adopt(event.round, fragment, waited_for ? run->trainer.step_of(event.round) : Step(0));
   } else {
     merged(event.round, false);
   }
+  if (!closed()) {
+    form_anew(fragment, event);
+  }
+}
+
+// Contributions to later rounds of the fragment are formed against its newest result now.
+void QuorumRounds::form_anew(std::uint32_t fragment, const ResultApplied& event) {
   for (const auto& [number, norm] : event.reformed) {
     RoundInHand* later = run->rounds.find(number);
     if (later != nullptr && !later->is(Phase::formed)) {
@@ -136,7 +216,7 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
         later->reform(norm, event.round);
       }
     } else if (later != nullptr && std::isnan(norm)) {
-      run->turns.distrust(fragment);
+      turns_.distrust(fragment);
       drop_contribution(number, Error{Code::corrupt, "against the newest outer parameters it is not finite"}, Fate::not_finite);
     } else if (later != nullptr) {
       later->form(norm, event.round);
@@ -146,21 +226,18 @@ void Core::State::go_on_after(const RoundInHand& round, const ResultApplied& eve
 }
 
 // The result of this round is to be applied: into the arena, too, if it is the agent's turn with that fragment.
-bool Core::State::lies_behind(const RoundInHand& round) {
-  if (!run->terms.closes_with_quorum()) {
-    return false;
-  }
-  const bool ours = run->trainer.training() && run->turns.begun(run->trainer.beginnings()) && run->turns.is(round.fragment(), Turn::ours) &&
+bool QuorumRounds::lies_behind(const RoundInHand& round) {
+  const bool ours = run->trainer.training() && turns_.begun(run->trainer.beginnings()) && turns_.is(round.fragment(), Turn::ours) &&
                     !overdue(round.fragment(), round.number());
   if (ours) {
-    run->turns.adopt(round.fragment(), round.number());
+    turns_.adopt(round.fragment(), round.number());
   }
   return !ours;
 }
 
 // How many rounds of its fragment a contribution has missed. False: too many for it to count, and it is dropped. Its trainer goes on from
 // what it has, or from the newest result, and publishes anew.
-bool Core::State::date(Round number) {
+bool QuorumRounds::date(Round number) {
   RoundInHand& round = *run->rounds.find(number);
   const std::uint64_t missed = run->trainer.schedule()->rounds_between(round.fragment(), round.trained_from(), number);
   const std::uint32_t most = run->terms.composition.max_staleness;
@@ -177,22 +254,22 @@ bool Core::State::date(Round number) {
 }
 
 // It does not count, and waits for nothing: the trainer publishes anew.
-void Core::State::drop_contribution(Round number, const Error& why, Fate fate) {
+void QuorumRounds::drop_contribution(Round number, const Error& why, Fate fate) {
   const atl::Ready& ready = run->rounds.find(number)->ready();
   send(Withdrawn{run->terms.id, run->members.epoch(), number, why, ready.data, ready.fragment, fate, ready.tokens, ready.overwritten});
   forget_contribution(number);
 }
 
-void Core::State::forget_contribution(Round number) {
+void QuorumRounds::forget_contribution(Round number) {
   run->rounds.drop(number);
-  if (!run->turns.publishing()) {
+  if (!turns_.publishing()) {
     departure.contributed();
   }
 }
 
 // The round closed without the contribution that this island has for it: it is one to the next round of the fragment that is open.
 // False: there is none, and what was trained for it comes too late for the run.
-bool Core::State::postpone(Round number) {
+bool QuorumRounds::postpone(Round number) {
   const std::optional<RoundPlan> next = first_open(number, run->rounds.find(number)->fragment());
   if (!next) {
     const atl::Ready& ready = run->rounds.find(number)->ready();
@@ -208,7 +285,10 @@ bool Core::State::postpone(Round number) {
 
 // An attempt at an earlier round of its fragment, which this island was only to receive, was given up: a contribution that had missed that
 // round is in time for it again.
-void Core::State::bring_forward() {
+void QuorumRounds::drive() {
+  if (!run->trainer.schedule() || !run->life.active()) {
+    return;
+  }
   for (const Round number : run->rounds.numbers()) {
     const RoundInHand* round = run->rounds.find(number);
     const bool waits = round->is(Phase::formed) || round->is(Phase::withdrawn);
@@ -223,14 +303,14 @@ void Core::State::bring_forward() {
 }
 
 // Published for a run that has no more rounds of this fragment.
-void Core::State::overrun(const TrainerPublished& event) {
+void QuorumRounds::on_unneeded(const TrainerPublished& event) {
   run->trainer.on(event);
   const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
   const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
-  tell_overrun(event.round, event.fragment, run->turns.published(event.fragment, event.step, event.position, facts));
+  tell_overrun(event.round, event.fragment, turns_.published(event.fragment, event.step, event.position, facts));
 }
 
-void Core::State::tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+void QuorumRounds::tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts) {
   const Error why{Code::unavailable, std::to_string(facts.tokens) + " tokens were trained on after the last round of fragment " +
                                          std::to_string(fragment) + ": they count in no round"};
   send(Withdrawn{run->terms.id, run->members.epoch(), round, why, facts.data, fragment, Fate::overrun, facts.tokens, facts.overwritten});

@@ -1,9 +1,10 @@
 // How this island comes to an outer state: from the seed, its own checkpoint or its peers; and what it says when it has lost it.
 #include "agent/core/core_state.hpp"
+#include "agent/core/rules/rule.hpp"
 
 namespace atl::agent {
 
-void Core::State::on_engine(const InitialState& event) {
+void Rule::on_engine(const InitialState& event) {
   if (!run->outer.form_initial(event.digest)) {
     return;
   }
@@ -14,36 +15,22 @@ void Core::State::on_engine(const InitialState& event) {
   if (run->terms.spec.model.from.empty()) {
     run->trainer.note_initial();  // else it has the seed's still, and loads the given ones
   }
-  if (run->terms.has_own_outer_state()) {
-    agree_on_initial(event.digest);
-  } else {
-    say_all();
-  }
+  agree_on(event.digest);
 }
 
-// The coordinator hears that it lacks them, and once others have agreed on them it joins them with a copy.
-void Core::State::lack_parameters(const std::string& why) {
-  if (run->terms.has_own_outer_state()) {
-    give_up({Code::not_found, "the parameters that the run begins with: " + why});
-    return;
-  }
-  tell("warning", "parameters_lacking", "it copies the parameters that the run begins with from an island that has them: " + why);
-  say_all();
-}
-
-void Core::State::agree_on_initial(const Digest& digest) {
+void Rule::agree_on_initial(const Digest& digest) {
   run->outer.agree(digest);
   run->trainer.note_progress();
   write_checkpoint();
-  prepare_pair();
+  prepare_next();
 }
 
-void Core::State::on_engine(const CheckpointLoaded& event) {
+void Rule::on_engine(const CheckpointLoaded& event) {
   if (run->outer.restoring() != event.round) {
     return;
   }
   run->outer.loaded(event.round, event.digest, run->members.epoch());
-  run->word = {session.identity().generation, run->members.epoch()};  // the coordinator knows this round
+  note_word();  // the coordinator knows this round
   run->trainer.set_planned(event.round);
   forget_stand();
   run->rounds.resume(event.pending, event.round, run->members.part(), run->outer.counted());
@@ -55,14 +42,10 @@ void Core::State::on_engine(const CheckpointLoaded& event) {
   run->outer.say(run->members.epoch());
   run->trainer.stop("its state is older than the run's");
   start_trainer();
-  if (run->terms.has_own_outer_state()) {
-    become_active();
-  } else {
-    say_all();
-  }
+  on_loaded();
 }
 
-void Core::State::on_engine(const CheckpointBroken& event) {
+void Rule::on_engine(const CheckpointBroken& event) {
   stored.remove(run->terms.id, event.round);
   tell("error", "checkpoint_broken",
        "the checkpoint of round " + std::to_string(event.round.value) + " does not verify: " + event.error.why);
@@ -70,29 +53,11 @@ void Core::State::on_engine(const CheckpointBroken& event) {
     return;
   }
   run->outer.stop_restoring();
-  if (run->terms.has_own_outer_state()) {
-    if (!stored.checkpoints(run->terms.id).empty()) {
-      const StoredCheckpoint& older = stored.checkpoints(run->terms.id).back();
-      run->outer.restore_older(older.round);
-      effect(LoadCheckpoint{run->terms.id, older.round, older.digest});
-    } else {
-      run->outer.begin_anew();
-      run->life.enter();
-      start_trainer();
-    }
-    return;
-  }
-  // The coordinator may never have heard of those that are there: what an island says of a checkpoint can be lost with its membership.
-  for (const StoredCheckpoint& other : stored.checkpoints(run->terms.id)) {
-    send(Checkpointed{run->terms.id, other.round, other.digest, other.file, other.file_bytes, std::nullopt});
-  }
-  run->outer.say_failure(run->members.epoch(), event.round, event.error);
-  say_all();
-  run->outer.unsay();
+  replace_checkpoint(event);
 }
 
 // The copy of a checkpoint that this island had not becomes its own, and is loaded like one.
-void Core::State::on_engine(const CopyFetched& event) {
+void Rule::on_engine(const CopyFetched& event) {
   if (run->outer.restoring() != event.round) {
     return;
   }
@@ -114,11 +79,11 @@ void Core::State::on_engine(const CopyFetched& event) {
   effect(LoadCheckpoint{run->terms.id, event.round, event.digest, fetched});
 }
 
-void Core::State::on_catch_up(const CatchUp& message) {
+void Rule::on_catch_up(const CatchUp& message) {
   if (run->life.active() || run->outer.restoring()) {
     return;
   }
-  if (!run->terms.has_own_outer_state() && message.part != run->members.part()) {
+  if (!is_for_part(message)) {
     return;  // the order that gives it this part is on its way; this one comes again
   }
   advance_epoch(message.epoch);
@@ -133,22 +98,22 @@ void Core::State::on_catch_up(const CatchUp& message) {
   }
   drop_rounds();
   run->checkpoints.end_offer();  // the results that were kept for joiners do not lead to the state that comes
-  effect(run->outer.catch_up(message, starts.next()));
+  effect(run->outer.catch_up(message, core.starts.next()));
 }
 
-void Core::State::on_engine(const CatchUpDone& event) {
+void Rule::on_engine(const CatchUpDone& event) {
   if (!run->outer.awaits(event.number) || run->outer.catching_up()->committed != event.round) {
     return;
   }
   run->outer.caught_up(event.round, event.digest, run->members.epoch(), run->members.part());
-  run->word = {session.identity().generation, run->members.epoch()};
+  note_word();
   forget_stand();
   run->trainer.outdate(event.round);  // it is loaded anew when the island is let in
   run->outer.say(run->members.epoch());
   say_all();
 }
 
-void Core::State::on_engine(const CatchUpBroke& event) {
+void Rule::on_engine(const CatchUpBroke& event) {
   if (!run->outer.awaits(event.number)) {
     return;
   }
@@ -159,7 +124,7 @@ void Core::State::on_engine(const CatchUpBroke& event) {
 }
 
 // What is in memory is not the state of a committed round: the coordinator hears of it until it assigns the peers' state.
-void Core::State::lose_state(const std::string& why) {
+void Rule::lose_state(const std::string& why) {
   drop_rounds();
   run->outer.lose(run->members.epoch(), Error{Code::unavailable, why});
   say_all();

@@ -4,12 +4,13 @@
 #include <limits>
 
 #include "agent/core/core_state.hpp"
+#include "agent/core/rules/rule.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {
 
-void Core::State::start_trainer() {
+void Rule::start_trainer() {
   const StoredCheckpoint* saved =
       run->outer.from() == StartFrom::scratch && !run->outer.held()
           ? nullptr
@@ -22,8 +23,8 @@ void Core::State::start_trainer() {
 }
 
 // Brings it forward by one order if nothing is in the way. Called after everything that happens.
-void Core::State::drive_trainer() {
-  if (!run || departure.gone()) {
+void Rule::drive_trainer() {
+  if (departure.gone()) {
     return;
   }
   Trainer& trainer = run->trainer;
@@ -38,12 +39,8 @@ void Core::State::drive_trainer() {
     start_trainer();
   }
   if (trainer.training()) {
-    if (run->terms.closes_with_quorum()) {
-      drive_turns();
-    } else {
-      extend_plan();
-      hand_over();
-    }
+    order_work();
+    hand_over();
     return;
   }
   if (trainer.phase() != Trainer::Phase::ready) {
@@ -61,24 +58,21 @@ void Core::State::drive_trainer() {
 }
 
 // It stands, and the outer state is there.
-void Core::State::give_orders() {
+void Rule::give_orders() {
   Trainer& trainer = run->trainer;
   // One that went on from a checkpoint, unless samples that it would train on next are committed already.
   if (trainer.holds() == run->outer.committed() && run->rounds.continue_at(trainer.position(), run->outer.counted())) {
     trainer.go_on(run->outer.committed());
-    if (run->terms.closes_with_quorum()) {
-      drive_turns();
-    } else {
-      extend_plan();
-    }
+    order_work();
     go_on_with_pending();
     return;
   }
   go_on_with_pending();
-  if (run->terms.closes_with_quorum()) {  // what was published lies elsewhere, and is not trained on again
-    trainer.load(run->outer.committed(), trainer.step_of(run->outer.committed()), run->rounds.published_to(run->outer.counted()));
-    return;
-  }
+  load_trainer();
+}
+
+void Rule::load_trainer() {
+  Trainer& trainer = run->trainer;
   // A retained contribution may lie in the arena: the outer parameters are loaded when its round is over.
   if (!run->rounds.contributing()) {
     // What was trained on and not committed comes again.
@@ -87,21 +81,7 @@ void Core::State::give_orders() {
   }
 }
 
-// The contributions of the checkpoint are said from now on.
-void Core::State::go_on_with_pending() {
-  if (!run->rounds.stop_resuming()) {
-    return;
-  }
-  if (!run->terms.has_own_outer_state()) {
-    say_all();
-    return;
-  }
-  for (const Round number : run->rounds.numbers()) {
-    begin_commit(number);
-  }
-}
-
-void Core::State::extend_plan() {
+void Rule::extend_plan() {
   if (run->life.standing() || departure.asked() || !run->trainer.wants_plan(run->outer.committed())) {
     return;
   }
@@ -113,7 +93,7 @@ void Core::State::extend_plan() {
   run->trainer.extend_plan(run->outer.committed(), run->rounds.numbers(), run->rounds.formed());
 }
 
-void Core::State::on_trainer(const TrainerReady& event) {
+void Rule::on_trainer(const TrainerReady& event) {
   if (run->trainer.phase() != Trainer::Phase::starting) {
     return;
   }
@@ -122,18 +102,20 @@ void Core::State::on_trainer(const TrainerReady& event) {
     return;
   }
   beat();  // it is let in now, if that is what the coordinator waits for
-  prepare_pair();
+  prepare_next();
 }
 
-void Core::State::on_trainer(const TrainerEvaluated& event) {
+void Rule::on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->outer.committed()); }
+
+void Rule::on_trainer(const TrainerEvaluated& event) {
   if (event.step == Step(0) && !std::isnan(event.loss)) {
     send(Merged{run->terms.id, Round(0), Step(0), event.loss, std::numeric_limits<double>::quiet_NaN(), 0.0});
   }
 }
 
-void Core::State::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->outer.committed()); }
+void Rule::on_trainer(const TrainerProgress& event) { run->trainer.on(event, run->outer.committed()); }
 
-void Core::State::on_trainer(const TrainerSaid& event) {
+void Rule::on_trainer(const TrainerSaid& event) {
   const bool news = !event.enough.empty();
   run->trainer.on(event);
   if (!event.data.empty()) {
@@ -144,7 +126,7 @@ void Core::State::on_trainer(const TrainerSaid& event) {
   }
 }
 
-void Core::State::on_trainer(const TrainerExited& event) {
+void Rule::on_trainer(const TrainerExited& event) {
   if (!lose_trainer(event)) {
     return;
   }
@@ -159,8 +141,8 @@ void Core::State::on_trainer(const TrainerExited& event) {
 
 // What an optimiser took in from a step that was not finite stays in it for ever. A trainer of one's own begins again from the state that
 // it saved last, and with the run's newest parameters.
-void Core::State::go_back(const std::string& why) {
-  if (!run || !has_own_trainer(run->terms.spec) || run->terms.lockstep() || !run->trainer.up() || run->outer.at_end()) {
+void Rule::go_back(const std::string& why) {
+  if (closed() || !has_own_trainer(run->terms.spec) || !can_go_back() || !run->trainer.up() || run->outer.at_end()) {
     return;
   }
   tell("warning", "trainer_goes_back", why + ": the trainer begins again from the state that it saved last");
@@ -173,7 +155,7 @@ void Core::State::go_back(const std::string& why) {
 }
 
 // It is gone. True: it is wanted again.
-bool Core::State::lose_trainer(const TrainerExited& event) {
+bool Rule::lose_trainer(const TrainerExited& event) {
   run->trainer.on(event);
   if (run->life.ended()) {
     return false;
@@ -184,21 +166,19 @@ bool Core::State::lose_trainer(const TrainerExited& event) {
   }
   while (run->rounds.merging() && !stepped) {
     merged(run->rounds.oldest_merging().round, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
-    if (!run) {
+    if (closed()) {
       return false;  // it was only waited for before leaving
     }
   }
   return !run->outer.at_end();  // then nothing is left to train
 }
 
-void Core::State::on_cut(const Cut& message) {
+void Rule::on_cut(const Cut& message) {
   if (run->life.active() && message.round > run->outer.committed() && !run->rounds.contains(message.round)) {
-    if (run->terms.closes_with_quorum() && run->trainer.schedule()) {
-      hurry(message.round);
-    } else {
-      run->trainer.hurry(message.round, run->outer.committed());
-    }
+    hurry(message.round);
   }
 }
+
+void Rule::hurry(Round round) { run->trainer.hurry(round, run->outer.committed()); }
 
 }  // namespace atl::agent

@@ -1,4 +1,5 @@
-// Rounds that members commit among themselves, and the rounds that merge all islands' outer parameters at the end.
+#include "agent/core/rules/gossip_rounds.hpp"
+
 #include <algorithm>
 
 #include "agent/core/core_state.hpp"
@@ -6,8 +7,41 @@
 
 namespace atl::agent {
 
+GossipRounds::GossipRounds(Core::State& of, RunInHand& its_run)
+    : OwnStateRounds(of, its_run), partners_(its_run.terms.spec.guards.norm_factor) {}
+
+// The last rounds merge all islands' outer parameters, and those the coordinator commits.
+bool GossipRounds::commits(Round round) const { return round <= run->terms.last_trained(); }
+
+PublishFacts GossipRounds::credit(RoundInHand&, const TrainerPublished& event, const PublishFacts& facts) {
+  partners_.publish(event.tokens);
+  return facts;
+}
+
+void GossipRounds::on_formed(RoundInHand& round) {
+  departure.contributed();
+  if (!commits(round.number())) {
+    say(round);
+    return;
+  }
+  if (const std::optional<std::string> exploded = partners_.guard(round.fragment()).verdict(round.ready().norm)) {
+    reject_own(round, Error{Code::corrupt, *exploded});
+    return;
+  }
+  send(*round.said(run->members.epoch(), run->outer.digest()));
+  meet_partner(round);
+}
+
+void GossipRounds::withdraw(RoundInHand& round, Error error) {
+  if (commits(round.number()) && error.code == Code::corrupt) {
+    reject_own(round, error);
+  } else {
+    OwnStateRounds::withdraw(round, std::move(error));
+  }
+}
+
 // This island among them; alone: nobody to meet in this round.
-std::vector<IslandId> Core::State::group_in(Round round) const {
+std::vector<IslandId> GossipRounds::group_in(Round round) const {
   if (!run->members.includes(island())) {
     return {};
   }
@@ -15,9 +49,8 @@ std::vector<IslandId> Core::State::group_in(Round round) const {
 }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
-void Core::State::prepare_pair() {
-  if (!run || !run->terms.gossips() || !run->outer.held() || !run->life.active() || !run->trainer.schedule() ||
-      run->outer.committed() >= run->terms.last_trained()) {
+void GossipRounds::prepare_next() {
+  if (!run->outer.held() || !run->life.active() || !run->trainer.schedule() || run->outer.committed() >= run->terms.last_trained()) {
     return;
   }
   const Round next = run->outer.committed().next();
@@ -28,10 +61,10 @@ void Core::State::prepare_pair() {
   }
 }
 
-void Core::State::meet_partner(Round number) {
-  RoundInHand& round = *run->rounds.find(number);
+void GossipRounds::meet_partner(RoundInHand& round) {
+  const Round number = round.number();
   round.begin_exchange(Attempt(1), run->members.epoch());
-  NormGuard guard = run->partners.guard(round.fragment());
+  NormGuard guard = partners_.guard(round.fragment());
   if (guard.usual > 0) {
     guard.usual = std::max(guard.usual, round.ready().norm);  // what both islands do is no offence
   }
@@ -40,11 +73,11 @@ void Core::State::meet_partner(Round number) {
 }
 
 // Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
-void Core::State::reject_own(Round number, const Error& error) {
-  RoundInHand& round = *run->rounds.find(number);
+void GossipRounds::reject_own(RoundInHand& round, const Error& error) {
+  const Round number = round.number();
   round.reject();
   departure.contributed();
-  run->partners.reject(round.ready().tokens);
+  partners_.reject(round.ready().tokens);
   if (session.welcomed()) {
     send(Withdrawn{run->terms.id, run->members.epoch(), number, error});
   } else {
@@ -52,14 +85,14 @@ void Core::State::reject_own(Round number, const Error& error) {
          "the contribution of island " + session.identity().name + " to round " + std::to_string(number.value) +
              " does not count: " + error.why);
   }
-  meet_partner(number);
+  meet_partner(round);
 }
 
 // What came of a round with its partner, or without.
-void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) {
+void GossipRounds::note_exchange(RoundInHand& round, const ExchangeDone& event) {
   send(round.exchanged());  // nobody decides anything by it: what the round moved
   run->rounds.note_partner(event.round, event.partner);
-  run->partners.note(round, event);
+  partners_.note(round, event);
   if (!event.partner.empty()) {
     return;
   }
@@ -72,15 +105,21 @@ void Core::State::note_met(const RoundInHand& round, const ExchangeDone& event) 
 }
 
 // The members are others: groups of the old epoch are left, and the next round's is drawn anew.
-void Core::State::change_groups() {
-  if (run->terms.gossips()) {
-    effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
-    prepare_pair();
-  }
+void GossipRounds::on_epoch() {
+  effect(LeavePairs{run->terms.id, run->members.epoch(), run->members.islands()});
+  prepare_next();
 }
 
+void GossipRounds::on_applied(const ResultApplied& event) {
+  run->rounds.note_projection(event.round, event.projection);
+  prepare_next();
+}
+
+// What it decided with others may be void.
+void GossipRounds::miss_commit(Round round) { lose_state("this island does not hold the result of round " + std::to_string(round.value)); }
+
 // Adaptive pace: the partner waits, or has gone on. What the trainer has done until now is this round's contribution.
-void Core::State::on_engine(const PartnerAhead& event) {
+void GossipRounds::on_partner_ahead(const PartnerAhead& event) {
   if (run->terms.composition.adaptive_pace && run->life.active() && !run->life.standing() && event.round > run->outer.committed() &&
       !run->rounds.contains(event.round)) {
     run->trainer.hurry(event.round, run->outer.committed());
@@ -88,7 +127,7 @@ void Core::State::on_engine(const PartnerAhead& event) {
 }
 
 // This island promised, and does not hear what was decided: by way of the coordinator, if that is there.
-void Core::State::on_engine(const PairInDoubt& event) {
+void GossipRounds::on_pair_in_doubt(const PairInDoubt& event) {
   if (!session.welcomed() || !run->life.active()) {
     return;
   }
@@ -97,16 +136,16 @@ void Core::State::on_engine(const PairInDoubt& event) {
   }
 }
 
-void Core::State::on_engine(const PairRenounced& event) {
+void GossipRounds::on_pair_renounced(const PairRenounced& event) {
   send(PairAnswer{run->terms.id, event.epoch, event.round, event.asker, island(), PairWord::doubt, event.asked_in});
 }
 
 // Nothing while it has not decided. What it met it remembers as long as the run is open; anything else it can never meet any more.
-std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) {
+std::optional<PairWord> GossipRounds::word_on(Epoch epoch, Round round) {
   if (epoch < run->outer.since()) {
     return PairWord::voided;
   }
-  if (run->partners.met(epoch, round)) {
+  if (partners_.met(epoch, round)) {
     return PairWord::met;
   }
   const RoundInHand* hand = run->rounds.find(round);
@@ -114,7 +153,7 @@ std::optional<PairWord> Core::State::word_on(Epoch epoch, Round round) {
   return run->outer.committed() >= round || elsewhere ? std::optional(PairWord::alone) : std::nullopt;
 }
 
-void Core::State::on_pair_query(const PairQuery& message) {
+void GossipRounds::on_pair_query(const PairQuery& message) {
   if (message.asked != island() || !run->life.active() || !run->outer.held() || message.asked_in != run->members.epoch()) {
     return;
   }
@@ -125,23 +164,67 @@ void Core::State::on_pair_query(const PairQuery& message) {
   }
 }
 
-void Core::State::on_pair_answer(const PairAnswer& message) {
+void GossipRounds::on_pair_answer(const PairAnswer& message) {
   if (message.asker == island()) {
     effect(HearOfPair{run->terms.id, message.epoch, message.round, message.answerer, message.asked_in, message.word});
   }
 }
 
 // After the last own round: every island's outer parameters, merged into one model as a group of all exchanges and commits.
-void Core::State::drive_merges() {
-  if (!run || departure.gone() || run->life.ended() || !run->terms.gossips() || !run->life.active() || !run->outer.held() ||
-      !run->trainer.schedule() || !run->rounds.empty() || run->rounds.merging() || run->life.stands_after() || run->life.pause_after() ||
+void GossipRounds::drive() {
+  if (departure.gone() || run->life.ended() || !run->life.active() || !run->outer.held() || !run->trainer.schedule() ||
+      !run->rounds.empty() || run->rounds.merging() || run->life.stands_after() || run->life.pause_after() ||
       run->outer.committed() < run->terms.last_trained() || run->outer.at_end()) {
     return;
   }
   const Round number = run->outer.committed().next();
   RoundInHand& round = run->rounds.add(number, run->terms.rounds.terms(number).fragment);
-  round.weigh(run->partners.weight(), run->trainer.training_loss());
+  round.weigh(partners_.weight(), run->trainer.training_loss());
   effect(FormMergeContribution{run->terms.id, number, round.fragment()});
+}
+
+// ---- the epoch
+
+// Every copy of the run's state is gone, and what is here is of rounds that were given up.
+bool GossipRounds::starts_over() const { return !run->outer.held() && run->outer.from() != StartFrom::scratch; }
+
+void GossipRounds::go_on_from_memory(const Invite& message) {
+  use_epoch(message.epoch, message.members);
+  const CommittedState& outer = run->outer;
+  if (outer.catching_up()) {
+    return;  // an older order: it takes over another's state
+  }
+  if (outer.held()) {
+    take_part(message);
+  }
+  if (outer.held() && outer.committed() > std::max(run->terms.last_trained(), message.committed)) {
+    lose_state("what this island has is of a merge that was given up");
+  } else if (outer.held() && !outer.restoring()) {  // else what is here is being replaced
+    become_active();
+  }
+}
+
+void GossipRounds::own_up() {
+  const bool member = run->members.includes(island());
+  if (!member || run->outer.coming()) {
+    return;
+  }
+  if (run->outer.held() && !run->life.active()) {
+    become_active();
+  } else if (!run->outer.held() && !run->outer.said() && !(run->life.active() && run->outer.from() == StartFrom::scratch)) {
+    lose_state("this island has the run's state no more");
+  }
+}
+
+void GossipRounds::be_left_out() {
+  run->life.put_out();
+  if (!run->members.members().empty()) {
+    drop_rounds();  // what it decided with others may be void: it comes back with the state of one of them
+    run->outer.drop();
+    run->outer.unsay();
+  } else if (run->outer.held()) {
+    run->outer.say(run->members.epoch());  // nobody is left: it goes on from where it is
+  }
 }
 
 }  // namespace atl::agent

@@ -10,22 +10,19 @@
 
 #include "agent/core/event.hpp"
 #include "agent/core/round_in_hand.hpp"
-#include "agent/core/run_terms.hpp"
 #include "transport/base/usual_norms.hpp"
 
 namespace atl::agent {
 
 class Partners {
  public:
-  // terms outlives it.
-  explicit Partners(const RunTerms& terms) : terms_(&terms) {}
+  // Contributions of so many times the usual norm do not count.
+  explicit Partners(double norm_factor) : norm_factor_(norm_factor) {}
 
   // Whether this island took the round with others of that epoch: what it answers to one in doubt.
   [[nodiscard]] bool met(Epoch epoch, Round round) const { return met_.contains({epoch, round}); }
-  // Against contributions to this fragment; none where the coordinator looks at them.
-  [[nodiscard]] NormGuard guard(std::uint32_t fragment) const {
-    return NormGuard{terms_->gossips() ? terms_->spec.guards.norm_factor : 0, norms_.median(fragment)};
-  }
+  // Against contributions to this fragment.
+  [[nodiscard]] NormGuard guard(std::uint32_t fragment) const { return NormGuard{norm_factor_, norms_.median(fragment)}; }
   // The weight of its outer parameters in the last merge: tokens of contributions that counted.
   [[nodiscard]] std::uint64_t weight() const { return std::max<std::uint64_t>(tokens_, 1); }
 
@@ -45,7 +42,7 @@ class Partners {
   }
 
  private:
-  const RunTerms* terms_;
+  double norm_factor_;
   std::set<std::pair<Epoch, Round>> met_;
   std::uint64_t tokens_ = 0;
   UsualNorms norms_;  // of contributions that counted, its own and those that it met

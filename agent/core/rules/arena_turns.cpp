@@ -1,4 +1,4 @@
-#include "agent/core/arena_turns.hpp"
+#include "agent/core/rules/arena_turns.hpp"
 
 #include <algorithm>
 
