@@ -9,8 +9,9 @@ torch="libtorch-dev libopenblas0-pthread"
 python_torch=""
 for argument in "$@"; do
   case "$argument" in
-    --with-tests) # with what trainers in Python and the page in a browser are tested with
-      packages="$packages catch2 clang-format iproute2 python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus"
+    --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
+      # which ccache spares
+      packages="$packages catch2 ccache dpkg-dev clang-format iproute2 python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" ;;
