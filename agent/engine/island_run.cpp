@@ -9,6 +9,7 @@
 #include "strategies/contribution.hpp"
 #include "strategies/error_feedback.hpp"
 #include "strategies/projection.hpp"
+#include "strategies/round.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
@@ -70,6 +71,8 @@ IslandRun::IslandRun(RunId run, RunSpec spec, Composition composition, IslandId 
     : id_(std::move(run)),
       spec_(std::move(spec)),
       composition_(composition),
+      apart_(RunRounds(spec_.strategy, spec_.rounds, spec_.merge_rounds).closes_with_quorum()),
+      forms_anew_(apart_ && composition.anchor == Anchor::newest),
       island_(std::move(island)),
       folder_(std::move(folder)),
       checkpoints_(std::move(checkpoints)),
@@ -134,7 +137,7 @@ Status IslandRun::fill_arena() {
   if (watch_) {
     watch_->forget();
   }
-  if ((composition_.codec.kind == CodecKind::f32 && !closes_with_quorum()) || own_start_) {
+  if ((composition_.codec.kind == CodecKind::f32 && !apart_) || own_start_) {
     contributions_.clear();
   }
   if (own_start_) {
@@ -204,7 +207,7 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto where = "the contribution of island " + island_.text + " to round " + std::to_string(round.value);
-  if (closes_with_quorum()) {
+  if (apart_) {
     Result<Contribution> apart = form_apart(round, range, fragment, facts);
     if (!apart) {
       return with_context(apart.error(), where);
@@ -235,14 +238,13 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
   }
   for (auto& [checkpoint, begun] : begun_) {
     std::erase_if(begun.pending, [round](const PendingRound& old) { return old.round >= round; });  // formed anew: those led nowhere
-    if (closes_with_quorum() && stepped_[fragment] > checkpoint) {
+    if (apart_ && stepped_[fragment] > checkpoint) {
       continue;  // formed against outer parameters that the checkpoint's state does not lead to again
     }
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {
-      begun.pending.push_back(
-          {round, fragment, formed.norm, facts, closes_with_quorum() ? std::min(formed.base, checkpoint) : formed.base});
+      begun.pending.push_back({round, fragment, formed.norm, facts, apart_ ? std::min(formed.base, checkpoint) : formed.base});
     }
   }
   return formed;
@@ -397,7 +399,7 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   before_change(state);
-  if (closes_with_quorum() && composition_.anchor == Anchor::newest && !result.terms.empty()) {
+  if (forms_anew_ && !result.terms.empty()) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
     ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_));
     form_anew(result.fragment, before, result.round);

@@ -205,7 +205,6 @@ class IslandRun {
   Result<Contribution> form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment, const PublishFacts& facts);
   Result<Payload> encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const;
   void form_anew(std::uint32_t fragment, std::span<const float> before, Round round);
-  [[nodiscard]] bool closes_with_quorum() const { return composition_.quorum > 0 && composition_.group == Group::all; }
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
   Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
   Status write_residual(Round checkpoint) const;
@@ -216,6 +215,8 @@ class IslandRun {
   RunId id_;
   RunSpec spec_;
   Composition composition_;
+  bool apart_;  // contributions lie apart from the arena, as the trainer goes on meanwhile: they are copied, and kept beside its ranges
+  bool forms_anew_;  // … with their values, to be formed against each newer result of their fragment
   IslandId island_;
   DiskPath folder_;
   CheckpointStore checkpoints_;

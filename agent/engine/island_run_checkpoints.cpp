@@ -117,7 +117,7 @@ Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRoun
   }
   Contribution contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts,
                             pending.base == Round() ? checkpoint : pending.base};
-  if (closes_with_quorum() && composition_.anchor == Anchor::newest) {
+  if (forms_anew_) {
     contribution.values = std::make_shared<std::vector<float>>(range.count);
     ATOLL_TRY(decode_result({term.codec, term.terms, Aggregator::weighted_mean}, *contribution.values));
   }

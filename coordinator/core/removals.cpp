@@ -38,7 +38,7 @@ Result<Removal> Core::remove(TimePoint now, const RunId& id, bool rehearse) {
   State& state = *state_;
   state.out.advance_to(now);
   ATOLL_ASSIGN(const Run* const found, state.run_asked_for(id));
-  if (found->of_group()) {
+  if (found->whole() != id.text) {
     return Error{Code::conflict, "run " + found->about.name + " is a part of run " + found->spec.work.run + ": remove that one"};
   }
   if (!found->life.over()) {

@@ -155,7 +155,7 @@ struct Run {
   // Several islands train one expert in it, for a run of phases.
   [[nodiscard]] bool of_group() const { return !spec.work.run.empty(); }
   // The run of phases that it works for, or itself.
-  [[nodiscard]] const std::string& whole() const { return of_group() ? spec.work.run : about.id.text; }
+  [[nodiscard]] const std::string& whole() const { return spec.work.run.empty() ? about.id.text : spec.work.run; }
   [[nodiscard]] bool is_member(const IslandId& island) const;
   [[nodiscard]] bool at_end() const { return lineage.initialised() && lineage.committed().value >= spec.rounds; }
 };
