@@ -28,6 +28,7 @@ $apt update >&2
 # No path of this machine is in what comes out. CMake 4 asks for the policies of 3.5 at least, which Debian's older sources do not name.
 common=(-G Ninja -D CMAKE_BUILD_TYPE=Release -D CMAKE_POSITION_INDEPENDENT_CODE=ON -D BUILD_SHARED_LIBS=OFF -D CMAKE_POLICY_VERSION_MINIMUM=3.5
   -D "CMAKE_C_FLAGS=-ffile-prefix-map=$folder=. -fvisibility=hidden" -D "CMAKE_CXX_FLAGS=-ffile-prefix-map=$folder=.")
+export CCACHE_BASEDIR="$folder" CCACHE_NOHASHDIR=1
 if command -v ccache >/dev/null; then common+=(-D CMAKE_C_COMPILER_LAUNCHER=ccache -D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 build() { # build SOURCE TARGET OPTION…
   local source target=$2
