@@ -14,6 +14,7 @@
 #include "agent/host/process_tree.hpp"
 #include "agent/host/trainer_host.hpp"
 #include "tests/catch.hpp"
+#include "tests/shell_trainer.hpp"
 #include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -23,30 +24,6 @@ using namespace atl;
 using namespace std::chrono_literals;
 
 namespace {
-
-TrainerCommand shell(const std::string& script) {
-  TrainerCommand command;
-  command.program = "/bin/sh";
-  command.arguments = {"-c", script};
-  command.folder = "/";
-  return command;
-}
-
-// Its exit, by the host's own times and descriptors.
-std::optional<TrainerExit> end_of(TrainerHost& host) {
-  for (const TimePoint until = now() + 20s; now() < until;) {
-    if (std::optional<TrainerExit> exit = host.pump(now())) {
-      return exit;
-    }
-    std::vector<pollfd> fds;
-    for (const int fd : host.watch_fds()) {
-      fds.push_back({fd, POLLIN, 0});
-    }
-    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(host.next_check() - now());
-    ::poll(fds.data(), fds.size(), std::max(0, static_cast<int>(wait.count())));
-  }
-  return std::nullopt;
-}
 
 int connect_to(const std::string& path) {
   sockaddr_un address{};
@@ -66,7 +43,7 @@ TEST_CASE("refused calls: a trainer's end is noticed without pidfd_open, and wha
     INFO(std::strerror(number));
     const int code = atl_test::exit_code_without({SYS_pidfd_open}, number, [] {
       auto host = TrainerHost::start(shell("exit 3"), now());
-      const std::optional<TrainerExit> exit = host ? end_of(*host) : std::nullopt;
+      const std::optional<TrainerExit> exit = host ? wait_for_exit(*host) : std::nullopt;
       pid_t left = 0;
       {
         TrainerCommand command = shell("exec sleep 100");

@@ -13,6 +13,7 @@
 #include "agent/host/trainer_command.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "tests/catch.hpp"
+#include "tests/shell_trainer.hpp"
 #include "tests/temporary_folder.hpp"
 #include "transport/base/own_disk.hpp"
 
@@ -22,30 +23,6 @@ using namespace atl;
 using namespace std::chrono_literals;
 
 namespace {
-
-TrainerCommand shell(const std::string& script) {
-  TrainerCommand command;
-  command.program = "/bin/sh";
-  command.arguments = {"-c", script};
-  command.folder = "/";
-  return command;
-}
-
-// Polls until the trainer ends; nullopt after 20 seconds.
-std::optional<TrainerExit> wait_for_exit(TrainerHost& host) {
-  const TimePoint until = now() + 20s;
-  while (now() < until) {
-    if (std::optional<TrainerExit> exit = host.pump(now())) {
-      return exit;
-    }
-    std::vector<pollfd> fds;
-    for (const int fd : host.watch_fds()) {
-      fds.push_back({fd, POLLIN, 0});
-    }
-    ::poll(fds.data(), fds.size(), 50);
-  }
-  return std::nullopt;
-}
 
 // Until the trainer has printed a line, which its on_line stores in `said`.
 void wait_for_line(TrainerHost& host, TimePoint at, const std::string& said) {

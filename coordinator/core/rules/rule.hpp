@@ -41,7 +41,7 @@ class Rule : protected Services {
   virtual void hear(Run&, Membership&, const Checkpointed&) {}
   virtual void hear(Run&, Membership&, const CaughtUp&) {}
   virtual void hear(Run&, Membership&, const AssignmentReport&) {}
-  // What it may change, before it is heard. Of an island that is here to stay.
+  // What it may change, before it is heard. Of an island that is connected.
   [[nodiscard]] virtual Stir stir_of(const Run&, const IslandId&, const atl::Ready&) const { return Stir::all; }
   [[nodiscard]] virtual Stir stir_of(const Run&, const IslandId&, const Exchanged&) const { return Stir::all; }
   [[nodiscard]] virtual Stir stir_of(const Run&, const IslandId&, const Merged&) const { return Stir::all; }
@@ -108,10 +108,12 @@ class Rule : protected Services {
   [[nodiscard]] virtual Round present_round(const Run&) const = 0;
   // The furthest that an island may have come to with what this ledger knows.
   [[nodiscard]] virtual Round furthest_known(const Run&) const;
-  // What is in hand is given up, as far as it is in rounds; all of it; what was ordered, and not what is done.
+  // Rounds in hand are given up.
   virtual void give_up_rounds(Run&) {}
+  // All that is in hand is given up.
   virtual void give_up(Run& run) { give_up_rounds(run); }
-  virtual void resume(Run& run) { give_up_rounds(run); }
+  // It goes on after its end, or a pause, and was given up: its islands are told all anew.
+  virtual void resume(Run&) {}
   // The runs in which several islands train, or trained, an expert of this one; only those of experts that are not done, if so wanted.
   [[nodiscard]] virtual std::vector<RunId> groups(const Run&, bool /*unfinished*/) const { return {}; }
 
