@@ -119,8 +119,7 @@ std::uint64_t steps_until_end(const RunSpec& spec, const ForecastQuestion& quest
   for (const PlanIsland& island : islands) {
     paces.push_back(island.figures.step_seconds);
   }
-  std::ranges::sort(paces);
-  const double schedule = paces[(parts.quorum > 0 ? std::min<std::size_t>(parts.quorum, paces.size()) : paces.size()) - 1];
+  const double schedule = schedule_step_seconds(parts, paces);
   double steps = 0;  // of all islands in one of the schedule's
   for (const double pace : paces) {
     steps += parts.quorum > 0 && pace > schedule ? schedule / pace : 1;

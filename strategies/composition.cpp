@@ -13,8 +13,8 @@ namespace atl {
 namespace {
 
 // The named strategies; diloco.hpp, streaming_diloco.hpp, eager.hpp, co2.hpp, noloco.hpp, data_parallel.hpp and local.hpp describe them.
-const std::array<StrategySpec, 9>& named_strategies() {
-  static const std::array<StrategySpec, 9> kNamed = [] {
+const std::array<StrategySpec, 10>& named_strategies() {
+  static const std::array<StrategySpec, 10> kNamed = [] {
     StrategySpec streaming;
     streaming.name = "streaming-diloco";
     streaming.grouping = FragmentKind::strided;
@@ -36,6 +36,17 @@ const std::array<StrategySpec, 9>& named_strategies() {
     decoupled.aggregator = Aggregator::radial_directional;
     decoupled.quorum = 1;
     decoupled.pace = Pace::adaptive;
+    StrategySpec fedbuff;  // the paper's rule: every contribution counts once, alike, from its own base; nobody waits for more than K
+    fedbuff.name = "fedbuff";
+    fedbuff.outer_learning_rate = 1.0;
+    fedbuff.outer_optimizer = OuterOptimizerKind::sgd;
+    fedbuff.outer_momentum = 0.0;
+    fedbuff.weighting = Weighting::uniform;
+    fedbuff.quorum = 2;
+    fedbuff.quorum_of = QuorumOf::any_age;
+    fedbuff.grace = "0s";
+    fedbuff.max_staleness = 1'000'000;
+    fedbuff.anchor = Anchor::own;
     StrategySpec eager;  // H as in the paper; η and μ as tuned for streaming-diloco
     eager.name = "eager-diloco";
     eager.inner_steps = 30;
@@ -76,7 +87,7 @@ const std::array<StrategySpec, 9>& named_strategies() {
     StrategySpec diffusion;  // inside of a group of islands that train one expert: DiLoCo
     diffusion.name = "decentralized-diffusion";
     diffusion.group = Group::expert;
-    return std::array<StrategySpec, 9>{StrategySpec{}, streaming, decoupled, eager, co2, noloco, data_parallel, local, diffusion};
+    return std::array<StrategySpec, 10>{StrategySpec{}, streaming, decoupled, fedbuff, eager, co2, noloco, data_parallel, local, diffusion};
   }();
   return kNamed;
 }
@@ -108,6 +119,7 @@ Composition parts_of(const StrategySpec& spec) {
   parts.final_merge = spec.final_merge;
   parts.adaptive_pace = spec.pace == Pace::adaptive;
   parts.quorum = spec.quorum;
+  parts.quorum_of = spec.quorum_of;
   parts.max_staleness = spec.max_staleness;
   parts.anchor = spec.anchor;
   return parts;
@@ -245,6 +257,9 @@ class Composer {
   // Rounds that close with a quorum.
   void check_quorum() {
     if (composition_.quorum == 0) {
+      if (composition_.quorum_of != QuorumOf::on_time) {
+        problem("quorum_of", "has no effect without a quorum: rounds close with the contributions of all");
+      }
       return;
     }
     if (composition_.group != Group::all || composition_.payload != PayloadKind::outer_gradient) {

@@ -54,6 +54,14 @@ enum class Anchor : std::uint8_t {
 inline constexpr std::array<std::string_view, 2> kAnchors = {"newest", "own"};
 constexpr std::span<const std::string_view> names_of(Anchor) { return kAnchors; }
 
+// Of rounds that close with a quorum: which contributions are of it.
+enum class QuorumOf : std::uint8_t {
+  on_time,  // those that missed no round; late ones count beside them
+  any_age,  // all: the round is a buffer that is merged when it is full (fedbuff.hpp)
+};
+inline constexpr std::array<std::string_view, 2> kQuorumsOf = {"on-time", "any-age"};
+constexpr std::span<const std::string_view> names_of(QuorumOf) { return kQuorumsOf; }
+
 inline constexpr std::array<std::string_view, 4> kGroups = {"all", "pairs", "nobody", "expert"};
 inline constexpr std::array<std::string_view, 3> kPayloads = {"outer-gradient", "gradient", "parameters"};
 inline constexpr std::array<std::string_view, 2> kPaces = {"fixed", "adaptive"};
@@ -98,6 +106,7 @@ struct StrategySpec {
   std::uint64_t max_skew = 2;                   // of group pairs: rounds that a partner may be behind and still be waited for
   bool final_merge = false;                     // of group pairs: the run ends with the mean of all outer parameters
   std::uint32_t quorum = 0;                     // contributions with which a round closes; 0: those of all members, and everybody waits
+  QuorumOf quorum_of = QuorumOf::on_time;       // with a quorum
   std::string grace = "auto";                   // with a quorum: how much longer a round waits for others; "auto" or a duration
   std::uint32_t max_staleness = 2;              // with a quorum: newer rounds of its fragment that a contribution may have missed
   Anchor anchor = Anchor::newest;               // with a quorum
@@ -127,6 +136,7 @@ struct Composition {
   bool final_merge = false;
   bool adaptive_pace = false;
   std::uint32_t quorum = 0;
+  QuorumOf quorum_of = QuorumOf::on_time;
   std::uint32_t max_staleness = 2;
   Anchor anchor = Anchor::newest;
 

@@ -239,7 +239,8 @@ struct ResultApplied {
   Round round;
   std::optional<Error> error;
   std::vector<float> projection = {};  // in pairs: of the outer parameters (strategies/projection.hpp)
-  // Contributions to later rounds that were formed anew against the new outer parameters (Anchor::newest), with their norms.
+  // Contributions to later rounds that were formed anew against the new outer parameters (Anchor::newest), with their norms. Their rounds
+  // are those of that moment (Rounds::now_for).
   std::vector<std::pair<Round, double>> reformed = {};
 };
 // OfferParameters is done.

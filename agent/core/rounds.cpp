@@ -97,8 +97,16 @@ RoundInHand& Rounds::postpone(Round round, Round to) {
   taken.key() = to;
   RoundInHand& postponed = rounds_.insert(std::move(taken)).position->second;
   postponed.postpone(to);
+  postponed_.emplace_back(round, to);
   out_->effect(PostponeContribution{terms_->id, round, to});
   return postponed;
+}
+
+Round Rounds::now_for(Round number) const {
+  for (const auto& [from, to] : postponed_) {
+    number = number == from ? to : number;
+  }
+  return number;
 }
 
 // Every contribution up to this one is there.
@@ -146,6 +154,7 @@ void Rounds::tell_dropped(Round round, std::uint32_t fragment, const PublishFact
 
 void Rounds::drop(Round round) {
   rounds_.erase(round);
+  postponed_.emplace_back(round, Round(0));
   out_->effect(PostponeContribution{terms_->id, round, Round(0)});
 }
 
@@ -157,6 +166,7 @@ void Rounds::count(const ExchangeDone& event) {
 void Rounds::apply(Round number, bool behind) {
   RoundInHand& round = rounds_.at(number);
   round.apply();
+  postponed_.clear();
   out_->effect(ApplyResult{terms_->id, number, round.attempt(), round.fragment(), round.exchanged().digest, behind});
 }
 

@@ -88,6 +88,9 @@ class Rounds {
   RoundInHand& add(Round round, std::uint32_t fragment);
   // The contribution is one to a later round now (PostponeContribution).
   RoundInHand& postpone(Round round, Round to);
+  // The round of a contribution whose round was `number` when the engine last began to apply a result: what it says of contributions comes
+  // when some of them may be postponed. Round 0: it was dropped.
+  [[nodiscard]] Round now_for(Round number) const;
   // An attempt at a round that this island only receives was given up; the next one begins the round anew.
   void forget(Round round) { rounds_.erase(round); }
   // A contribution that leads nowhere (PostponeContribution).
@@ -139,6 +142,7 @@ class Rounds {
   Outbox* out_;
   std::map<Round, RoundInHand> rounds_;
   std::map<Round, Merging> merging_;
+  std::vector<std::pair<Round, Round>> postponed_;  // from and to, in order, since the engine last began to apply a result
   bool resuming_ = false;
   std::map<Round, double> local_losses_;
   std::map<Round, Met> met_;  // of rounds that members commit among themselves

@@ -399,10 +399,12 @@ Status IslandRun::take_step(const RoundResult& result, const island_link::Fragme
   const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   before_change(state);
-  if (forms_anew_ && !result.terms.empty()) {
+  if (forms_anew_) {
     const std::vector<float> before(state.parameters.begin(), state.parameters.end());
-    ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_));
-    form_anew(result.fragment, before, result.round);
+    if (!result.terms.empty()) {
+      ATOLL_TRY(outer_step(result.reduced(aggregator(result.round, result.fragment), buffers), composition_.outer, state, in_parts_));
+    }
+    form_anew(result.fragment, before, result.round);  // also after a round in which nothing counts: the newest is that round's now
     return {};
   }
   if (merges(result.round)) {

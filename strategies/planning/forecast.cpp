@@ -80,6 +80,11 @@ Result<RoundBytes> bytes_of_round(const ForecastQuestion& question, std::uint64_
   return bytes;
 }
 
+// So many contributions close a round of so many islands.
+std::size_t contributions_of(const Composition& composition, std::size_t islands) {
+  return composition.quorum > 0 ? std::min<std::size_t>(composition.quorum, islands) : islands;
+}
+
 // A result that is on its way to an island, and the step after which it is merged there.
 struct PendingMerge {
   std::uint64_t start_step = 0;
@@ -109,15 +114,14 @@ class TrackGroup {
       const std::string number = std::to_string(i);
       names_.emplace_back(std::string(10 - std::min<std::size_t>(number.size(), 10), '0') + number);  // in the order of numbers
     }
-    // With a quorum the schedule goes with the islands of the quorum: slower ones take its steps with fewer of their own.
-    std::vector<double> speeds;
+    // With a quorum slower islands take the schedule's steps with fewer of their own.
+    std::vector<double> seconds;
     for (const ForecastIsland& island : question.islands) {
-      speeds.push_back(island.step_seconds);
+      seconds.push_back(island.step_seconds);
     }
-    std::ranges::sort(speeds);
-    const double slowest = speeds[needed() - 1];
+    const double of_schedule = schedule_step_seconds(question.composition, std::move(seconds));
     for (const ForecastIsland& island : question.islands) {
-      tracks_.push_back(Track{&island, std::min(island.step_seconds, slowest)});
+      tracks_.push_back(Track{&island, std::min(island.step_seconds, of_schedule)});
     }
   }
 
@@ -223,9 +227,7 @@ class TrackGroup {
 
   [[nodiscard]] bool closes_with_quorum() const { return question_.composition.quorum > 0; }
   // As many contributions close a round.
-  [[nodiscard]] std::size_t needed() const {
-    return closes_with_quorum() ? std::min<std::size_t>(question_.composition.quorum, question_.islands.size()) : question_.islands.size();
-  }
+  [[nodiscard]] std::size_t needed() const { return contributions_of(question_.composition, question_.islands.size()); }
 
   static void wait_until(Track& track, double time) {
     track.waiting += std::max(0.0, time - track.now);
@@ -356,6 +358,24 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
 }
 
 }  // namespace
+
+double schedule_step_seconds(const Composition& composition, std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  const std::size_t needed = contributions_of(composition, seconds.size());
+  if (composition.quorum == 0 || composition.quorum_of == QuorumOf::on_time) {
+    return seconds[needed - 1];
+  }
+  double rate = 0;  // of all those that do not contribute to every round
+  for (const double each : seconds) {
+    rate += 1 / each;
+  }
+  std::size_t always = 0;
+  while (always + 1 < needed && seconds[always] * rate < static_cast<double>(needed - always)) {
+    rate -= 1 / seconds[always];
+    ++always;
+  }
+  return static_cast<double>(needed - always) / rate;
+}
 
 Result<Forecast> forecast(const ForecastQuestion& question, double bound_utilisation) {
   ATOLL_TRY(check(question));

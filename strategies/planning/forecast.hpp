@@ -18,8 +18,8 @@
 //             end is not in it.
 //   merge     island i goes on stepping until the round's apply step, by its own τ, and waits there if the result has not come.
 //   quorum    with a quorum of K a round starts with the K-th Ready, no merge is waited for, and the schedule's steps take as long as the
-//   K-th
-//             fastest island's; slower islands take fewer of their own in that time. What is waited for is the end of the last rounds.
+//             K-th fastest island's; where contributions of any age are of the quorum, as long as all islands together take for K of them.
+//             Slower islands take fewer of their own in that time. What is waited for is the end of the last rounds.
 // Utilisation is steps·s_i / (time at the end). The sustained bound is the bandwidth below which no schedule can reach a
 // given utilisation: the bytes of all rounds have to pass in the time that the run then lasts.
 // A long run repeats itself period by period once it has got going: above kSimulatedRounds rounds two shorter runs with the same
@@ -38,6 +38,11 @@
 #include "transport/base/result.hpp"
 
 namespace atl {
+
+// How long a step of the schedule takes that islands with steps of these lengths go by: as long as the slowest one's where all are waited
+// for; with a quorum of K the K-th fastest one's; where contributions of any age are of the quorum p, of which Σ min(1, p / seconds_i) = K,
+// as each island has one contribution at most in a round. seconds: not empty, each above 0. Cost: O(n log n).
+double schedule_step_seconds(const Composition& composition, std::vector<double> seconds);
 
 struct ForecastIsland {
   std::string name;

@@ -11,7 +11,7 @@ const std::array kRowsOfStrategy = {
            .name = "name",
            .type = text,
            .field = of<&RunSpec::strategy, &StrategySpec::name>,
-           .choices = kStrategies,
+           .choices = strategy_names(),
            .doc = "Named set of values for the keys below."},
     RunKey{.section = "strategy",
            .name = "grouping",
@@ -243,6 +243,14 @@ const std::array kRowsOfStrategy = {
         .doc =
             "Number of contributions on time with which a round closes. Islands never wait then: whoever is late receives the result, and "
             "its contribution goes into a later round of the same fragment, beside the quorum. 0 means the contributions of all islands."},
+    RunKey{
+        .section = "strategy",
+        .name = "quorum_of",
+        .type = text,
+        .field = of<&RunSpec::strategy, &StrategySpec::quorum_of>,
+        .choices = kQuorumsOf,
+        .doc = "With a quorum: which contributions close a round. on-time: those that missed no round of their fragment. any-age: all, so "
+               "that each counts in the next round that closes, however late it is."},
     RunKey{.section = "strategy",
            .name = "grace",
            .type = text,

@@ -48,4 +48,7 @@ TEST_CASE("with the quorum of all islands decoupled-diloco's rounds are streamin
   const std::vector<Digest> waiting = digests_of(streaming(0));
   REQUIRE(waiting.size() == 25);
   REQUIRE(digests_of(streaming(3)) == waiting);
+  Scenario buffered = streaming(3);
+  buffered.spec.strategy.quorum_of = QuorumOf::any_age;
+  REQUIRE(digests_of(buffered) == waiting);
 }

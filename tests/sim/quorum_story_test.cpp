@@ -73,6 +73,40 @@ TEST_CASE("a round closes with a quorum: who is late stays in the epoch, receive
   REQUIRE(events(cluster, "round_retried") == 0);
 }
 
+TEST_CASE(
+    "a buffer of two is full with a fast and a slow island's contribution, however late that is, and each contribution is in one round") {
+  constexpr std::uint64_t kRounds = 150;
+  Scenario scenario = two_of_three(kRounds);
+  scenario.spec.strategy.quorum_of = QuorumOf::any_age;
+  scenario.spec.strategy.grace = "0s";
+  scenario.spec.strategy.anchor = Anchor::own;
+  scenario.spec.strategy.weighting = Weighting::uniform;
+  Cluster cluster(scenario);
+  cluster.host(2).set_slow(true);
+  cluster.start();
+  finish(cluster);
+  REQUIRE(cluster.ledger().runs.at(cluster.run_id()).committed == Round(kRounds));
+  std::size_t full_with_late = 0;
+  std::map<IslandId, std::uint64_t> counted;
+  for (const auto& [key, record] : cluster.ledger().rounds) {
+    if (!record.committed || record.round == Round(0)) {
+      continue;
+    }
+    const auto contributions = std::ranges::count_if(record.tokens, [](std::uint64_t tokens) { return tokens > 0; });
+    INFO("round " << record.round.value);
+    CHECK(contributions >= 2);
+    for (std::size_t i = 0; i < record.members.size(); ++i) {
+      counted[record.members[i]] += record.tokens[i];
+      full_with_late += record.tokens[i] > 0 && record.staleness[i] > 5 && contributions == 2 ? 1 : 0;
+    }
+  }
+  CHECK(full_with_late >= 2);
+  for (std::size_t i = 0; i < 3; ++i) {  // no sample twice: the tokens that counted are of the data that were passed
+    CHECK(counted[cluster.host(i).id()] <= cluster.host(i).tokens_published());
+    CHECK(counted[cluster.host(i).id()] > 0);
+  }
+}
+
 TEST_CASE("a round that closes with a quorum outlives the death of a member, of a trainer and of the coordinator") {
   Cluster cluster(two_of_three(120));
   cluster.host(2).set_slow(true);

@@ -253,6 +253,17 @@ Scenario draw_quorum_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_buffer_scenario(std::uint64_t seed) {
+  Scenario scenario = draw_quorum_scenario(seed);
+  Rng rng(seed, stream_of("buffer"));
+  StrategySpec& strategy = scenario.spec.strategy;
+  strategy.quorum_of = QuorumOf::any_age;
+  strategy.grace = rng.chance(0.7) ? "0s" : strategy.grace;
+  strategy.max_staleness = rng.chance(0.7) ? 1'000'000 : strategy.max_staleness;
+  strategy.weighting = rng.chance(0.5) ? Weighting::uniform : strategy.weighting;
+  return scenario;
+}
+
 Scenario draw_phase_scenario(std::uint64_t seed) {
   Scenario scenario = draw_scenario(seed);
   Rng rng(seed, stream_of("phases"));

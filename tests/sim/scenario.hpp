@@ -51,6 +51,8 @@ Scenario draw_pair_scenario(std::uint64_t seed);
 Scenario draw_free_scenario(std::uint64_t seed);
 // The same world, with rounds that close with a quorum, and islands of more unequal speed.
 Scenario draw_quorum_scenario(std::uint64_t seed);
+// The same world, whose quorum is of contributions of any age.
+Scenario draw_buffer_scenario(std::uint64_t seed);
 // The same world, or one with a quorum, with more islands, whose exchanges have two levels from four members on.
 Scenario draw_two_level_scenario(std::uint64_t seed);
 // Islands that meet in pairs, more of them, of which each dials the last few that it met.

@@ -15,7 +15,7 @@ namespace of_strategies_composition_test {
 using namespace atl;
 
 TEST_CASE("composition: every named strategy composes", "[strategies]") {
-  REQUIRE(strategy_names().size() == 9);
+  REQUIRE(strategy_names().size() == 10);
   for (const std::string_view name : strategy_names()) {
     INFO(name);
     REQUIRE(strategy_problems(named_strategy(name).value()).empty());
@@ -23,9 +23,8 @@ TEST_CASE("composition: every named strategy composes", "[strategies]") {
   }
   const auto unknown = named_strategy("dilocco");
   REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().why.find(
-            "diloco, streaming-diloco, decoupled-diloco, eager-diloco, co2, noloco, data-parallel, local, decentralized-diffusion") !=
-        std::string::npos);
+  CHECK(unknown.error().why.find("diloco, streaming-diloco, decoupled-diloco, fedbuff, eager-diloco, co2, noloco, data-parallel, local, "
+                                 "decentralized-diffusion") != std::string::npos);
 }
 
 TEST_CASE("composition: diloco is the paper's", "[strategies]") {
@@ -39,6 +38,21 @@ TEST_CASE("composition: diloco is the paper's", "[strategies]") {
   CHECK(parts.merge_alpha == 0.0);
   CHECK(parts.overlap_steps == 0);
   CHECK(schedule_of(parts, 1000, 1).value().rounds() == 10);
+}
+
+TEST_CASE("composition: fedbuff is the paper's rule", "[strategies]") {
+  const auto parts = compose(named_strategy("fedbuff").value()).value();
+  CHECK(parts.quorum == 2);
+  CHECK(parts.quorum_of == QuorumOf::any_age);
+  CHECK(parts.anchor == Anchor::own);
+  CHECK(parts.weighting == Weighting::uniform);
+  CHECK(parts.outer == OuterOptimizer{OuterOptimizerKind::sgd, 1.0, 0.0});
+  CHECK_FALSE(parts.adaptive_pace);
+  StrategySpec without = named_strategy("fedbuff").value();
+  without.quorum = 0;
+  const auto problems = strategy_problems(without);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems.front().field == "quorum_of");
 }
 
 TEST_CASE("composition: the baselines", "[strategies]") {

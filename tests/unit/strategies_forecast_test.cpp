@@ -86,6 +86,26 @@ TEST_CASE("with a quorum nobody waits: the schedule goes with the islands of the
   CHECK(both.islands[1].steps == 100);
 }
 
+TEST_CASE("where contributions of any age are of the quorum all islands together set the pace") {
+  Composition parts;
+  parts.quorum = 1;
+  parts.quorum_of = QuorumOf::any_age;
+  CHECK(schedule_step_seconds(parts, {4.0, 1.0}) == Approx(0.8));  // five contributions in the time of four steps
+  CHECK(schedule_step_seconds(parts, {2.0, 2.0, 2.0}) == Approx(2 / 3.0));
+  parts.quorum = 2;
+  CHECK(schedule_step_seconds(parts, {4.0, 1.0}) == Approx(4.0));       // of both, each with one in a round
+  CHECK(schedule_step_seconds(parts, {3.0, 1.0, 6.0}) == Approx(2.0));  // one from the fastest, and one of the two others
+  CHECK(schedule_step_seconds(parts, {2.0, 2.0, 2.0}) == Approx(4 / 3.0));
+  ForecastQuestion question = two_islands();
+  question.islands[1].step_seconds = 4.0;
+  question.composition.quorum = 1;
+  question.composition.quorum_of = QuorumOf::any_age;
+  const Forecast result = forecast(question).value();
+  CHECK(result.seconds == Approx(88.0));  // 100 steps of 0.8 s, and the exchange of the last round
+  CHECK(result.islands[0].steps == 80);
+  CHECK(result.islands[1].steps == 20);
+}
+
 TEST_CASE("overlap hides the exchange as far as it fits") {
   ForecastQuestion question = two_islands();
   question.composition.overlap_steps = 8;

@@ -208,7 +208,8 @@ void QuorumRounds::hand_result(const RoundInHand& round, const ResultApplied& ev
 
 // Contributions to later rounds of the fragment are formed against its newest result now.
 void QuorumRounds::form_anew(std::uint32_t fragment, const ResultApplied& event) {
-  for (const auto& [number, norm] : event.reformed) {
+  for (const auto& [told, norm] : event.reformed) {
+    const Round number = run->rounds.now_for(told);
     RoundInHand* later = run->rounds.find(number);
     if (later != nullptr && !later->is(Phase::formed)) {
       // The round is being exchanged without this contribution. If the exchange is given up, the contribution is said as it is now.

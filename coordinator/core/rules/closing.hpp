@@ -91,4 +91,11 @@ class QuorumClosing : public Closing {
   void tell_of_grace(Run& run);
 };
 
+// The quorum is of contributions of any age: none is late (FedBuff).
+class BufferClosing final : public QuorumClosing {
+ public:
+  using QuorumClosing::QuorumClosing;
+  [[nodiscard]] bool late(const Run&, const OpenRound&, const IslandId&) const override { return false; }
+};
+
 }  // namespace atl::coordinator

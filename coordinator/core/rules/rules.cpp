@@ -24,8 +24,10 @@ std::optional<Schedule> schedule_in(const RunSpec& spec) {
 Rules::Rules(Core::State& core)
     : all_(core),
       quorum_(core),
+      buffer_(core),
       shared_(core, all_),
       shared_with_quorum_(core, quorum_),
+      shared_with_buffer_(core, buffer_),
       lockstep_(core, all_),
       gossip_(core, all_),
       own_(core, all_),
@@ -43,7 +45,10 @@ Rule& Rules::of(const RunSpec& spec) {
     case RunRule::shared:
       break;
   }
-  return rounds.lockstep() ? lockstep_ : rounds.closes_with_quorum() ? shared_with_quorum_ : shared_;
+  if (rounds.closes_with_quorum()) {
+    return spec.strategy.quorum_of == QuorumOf::any_age ? shared_with_buffer_ : shared_with_quorum_;
+  }
+  return rounds.lockstep() ? lockstep_ : shared_;
 }
 
 void Rules::adopt(Run& run, RunSpec spec) {

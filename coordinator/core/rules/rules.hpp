@@ -24,8 +24,10 @@ class Rules {
 
   Closing all_;
   QuorumClosing quorum_;
+  BufferClosing buffer_;
   SharedRule shared_;
   SharedRule shared_with_quorum_;
+  SharedRule shared_with_buffer_;
   LockstepRule lockstep_;
   GossipRule gossip_;
   OwnRule own_;
