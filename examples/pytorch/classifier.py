@@ -37,28 +37,21 @@ model = torch.nn.Sequential(
 )  # fmt: skip
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
 bars = Bars(settings["images"])
-data = island.dataset(bars)
-
-
-def batch_of(pairs):
-    images, labels = zip(*pairs)
-    return torch.stack(images), torch.tensor(labels)
 
 
 def validate():
     model.eval()
-    images, labels = batch_of(bars[index] for index in range(settings["images"], settings["images"] + 64))
+    images, labels = torch.utils.data.default_collate([bars[index] for index in range(settings["images"], settings["images"] + 64)])
     loss = torch.nn.functional.cross_entropy(model(images), labels)
     model.train()
     return loss
 
 
-island.start(model, opt, evaluate=validate, buffers="mean")
-for step in island.steps():
-    images, labels = batch_of(data.at(island.position, settings["batch"]))
-    said = model(images)
-    loss = torch.nn.functional.cross_entropy(said, labels)
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])
+loader = island.loader(bars, batch_size=settings["batch"])
+with island.train(model, opt, evaluate=validate, buffers="mean"):
+    for images, labels in loader:
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)

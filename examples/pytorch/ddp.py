@@ -20,13 +20,14 @@ windows = text.unfold(0, settings["length"] + 1, settings["length"])
 model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"]).to(device)
 ranks = DistributedDataParallel(model) if island.ranks > 1 else model
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
-held_out, data = windows[-4:].to(device), island.dataset(windows[:-4])
-island.start(ranks, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+held_out = windows[-4:].to(device)
+loader = island.loader(windows[:-4], batch_size=settings["batch"] // island.ranks)  # of each rank
 
-for step in island.steps():
-    batch = torch.stack(data.at(island.position, settings["batch"])).to(device)  # this rank's share of the batch
-    loss = ranks(batch[:, :-1], batch[:, 1:])
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])  # of all ranks together
+with island.train(ranks, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:])):
+    for batch in loader:
+        batch = batch.to(device)
+        loss = ranks(batch[:, :-1], batch[:, 1:])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)

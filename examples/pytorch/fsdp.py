@@ -29,13 +29,14 @@ how = {"mesh": init_device_mesh(device.type, (island.ranks,)), "reshard_after_fo
 for module in [*model.h, model]:
     fully_shard(module, **how)
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
-held_out, data = windows[-4:].to(device), island.dataset(windows[:-4])
-island.start(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+held_out = windows[-4:].to(device)
+loader = island.loader(windows[:-4], batch_size=settings["batch"] // island.ranks)  # of each rank
 
-for step in island.steps():
-    batch = torch.stack(data.at(island.position, settings["batch"])).to(device)  # this rank's share of the batch
-    loss = model(batch[:, :-1], batch[:, 1:])
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])  # of all ranks together
+with island.train(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:])):
+    for batch in loader:
+        batch = batch.to(device)
+        loss = model(batch[:, :-1], batch[:, 1:])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)

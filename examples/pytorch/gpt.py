@@ -15,15 +15,14 @@ windows = text[: len(text) // 65 * 65].view(-1, 65)[:, : settings["length"] + 1]
 model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"])
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
 held_out = windows[-4:]
-data = island.dataset(windows[:-4])
-island.start(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+loader = island.loader(windows[:-4], batch_size=settings["batch"])
 
-for step in island.steps():
-    batch = torch.stack(data.at(island.position, settings["batch"]))
-    loss = model(batch[:, :-1], batch[:, 1:])
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    if step % 50 == 0:
-        print(f"step {step}: loss {loss.item():.3f}")
-    island.done(loss, samples=settings["batch"])
+with island.train(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:])):
+    for batch in loader:
+        loss = model(batch[:, :-1], batch[:, 1:])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)
+        if island.step % 50 == 0:
+            print(f"step {island.step}: loss {loss.item():.3f}")

@@ -46,13 +46,12 @@ adapters = [parameter for parameter in model.parameters() if parameter.requires_
 opt = torch.optim.AdamW(adapters, settings["rate"])
 text = torch.from_numpy(numpy.fromfile(settings.get("text", os.path.abspath(__file__)), numpy.uint8).astype(numpy.int64))
 windows = text.unfold(0, settings["length"] + 1, settings["length"])
-held_out, data = windows[-4:], island.dataset(windows[:-4])
-island.start(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:]))
+held_out, loader = windows[-4:], island.loader(windows[:-4], batch_size=settings["batch"])
 
-for step in island.steps():
-    batch = torch.stack(data.at(island.position, settings["batch"]))
-    loss = model(batch[:, :-1], batch[:, 1:])
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])
+with island.train(model, opt, evaluate=lambda: model(held_out[:, :-1], held_out[:, 1:])):
+    for batch in loader:
+        loss = model(batch[:, :-1], batch[:, 1:])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)

@@ -30,11 +30,12 @@ def island_of(resume=None, orders=(), **configuration):
         def next(self, timeout_ms):
             order = self.orders.pop(self._step, None) or super().next(timeout_ms)
             self._step = order.step if order.kind == library.STAND_AT else self._step
-            return order
+            ahead = min((step for step in self.orders if step > self._step), default=order.free_until)
+            return order._replace(free_until=min(order.free_until, ahead))
 
         def answer(self, steps=0, samples=0, **rest):
             if samples:
-                self._step += 1
+                self._step += max(steps, 1)
 
     island = atoll.torch.TorchIsland(Agent(), {})
     island.agent = island._trainer

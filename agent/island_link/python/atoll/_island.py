@@ -298,7 +298,8 @@ class Island:
         order = self._in_hand
         if order is None or order.kind != library.GRADIENT:
             return
-        self._losses.append(loss)
+        if loss is not None:
+            self._losses.append(loss)
         self._trainer.answer(samples=samples, tokens=samples * self._tokens_per_sample if tokens is None else tokens)
         while True:
             order = self._next()
@@ -354,7 +355,7 @@ class Island:
     def _note(self, metrics: Mapping[str, Any]) -> None:
         if len(metrics) > _MOST_METRICS:
             raise Refused(f"{len(metrics)} metrics are given, at most {_MOST_METRICS} are taken")
-        self.metrics = dict(metrics)
+        self.metrics = dict(metrics) if metrics else self.metrics
         for name, value in metrics.items():
             self._metrics.setdefault(name, []).append(value)
 
@@ -448,8 +449,8 @@ class Dataset:
     come is a function of `island.position` alone, so a run that goes on continues with the next ones; as islands come and go, those that are
     there share all of the items from then on."""
 
-    def __init__(self, items: Any, island: Island):
-        self._items, self._island = items, island
+    def __init__(self, items: Any, island: Island, shuffle: bool = True):
+        self._items, self._island, self._shuffle = items, island, shuffle
         self._pass = -1
         self._order: list[int] = []
         if not len(items):
@@ -466,7 +467,8 @@ class Dataset:
             number, at = divmod(self._island.share.sample(place), len(self._items))
             if number != self._pass:
                 self._pass, self._order = number, list(range(len(self._items)))
-                random.Random(f"{self._island.seed}/{number}").shuffle(self._order)
+                if self._shuffle:
+                    random.Random(f"{self._island.seed}/{number}").shuffle(self._order)
             found.append(self._order[at])
         return found
 

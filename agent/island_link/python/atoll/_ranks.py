@@ -19,6 +19,8 @@ from ._library import Order
 from ._shards import Box, ShardedArena
 
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
+_ALONE_SECONDS = 0.05  # of steps that the only rank does between two words to its agent, in island.train()
+_A_STEP = Order(library.STEP)
 _OF_ALL_RANKS = library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE, library.REPORT
 _PATIENCE_SECONDS = 3.0  # with ranks that have not come, before it is said who is waited for
 
@@ -88,6 +90,7 @@ class RankedIsland(Island):
     """
 
     _device: Any
+    _training: Any  # island.train()'s, while it is open
 
     def __init__(self, trainer: Any, defaults: Mapping[str, Any], rank: int, ranks: int, talk: Any):
         super().__init__(trainer, defaults)
@@ -103,7 +106,7 @@ class RankedIsland(Island):
 
     def wants_step(self) -> bool:
         if self.ranks == 1:
-            return super().wants_step()
+            return self._next_alone()
         if not self._started:
             raise Misused("island.start(…) comes before the first step")
         if self._free == 0:
@@ -119,26 +122,52 @@ class RankedIsland(Island):
                     self._batch_began = time.monotonic()
                     break
                 self._follow(order)
+        return self._take_free()
+
+    def _take_free(self) -> bool:
         self._free -= 1
         self._stand()
-        self._in_hand = Order(library.STEP)
+        self._in_hand = _A_STEP
         return True
+
+    def _next_alone(self) -> bool:
+        """One rank. In island.train() it asks its agent once for as many steps as are free and take a moment: beside the work of a step each call costs
+        several times what it does in an empty loop."""
+        if self._free > 0 and self._enough is None:
+            steps = self.training.get("steps")
+            self.progress = max(self.progress, min(1.0, (self.step + 1) / steps)) if steps else self.progress
+            return self._take_free()
+        try:
+            self._answer_owed()
+        except LinkError as failure:
+            return self._ended(failure)
+        wanted, order = super().wants_step(), self._in_hand
+        paced = self.training.get("max_steps_per_second") or self._begun or self._training is None
+        if wanted and order is not None and order.kind == library.STEP and not paced:
+            self._free, self._batch_began = self._batch(order, _ALONE_SECONDS) - 1, time.monotonic()
+        return wanted
+
+    def _batch(self, order: Order, seconds: float) -> int:
+        """Steps of so many seconds, of those that are free."""
+        return min(order.free_until - order.step + 1, max(1, int(seconds / self._pace)) if self._pace > 0 else 1)
+
+    def _answer_owed(self) -> None:
+        """The steps that were done and not answered."""
+        if self._owed[0] > 0:
+            self._pace = (time.monotonic() - self._batch_began) / self._owed[0]
+            (steps, samples, tokens), self._owed, self._free = self._owed, [0, 0, 0], 0
+            self._trainer.answer(steps=steps, samples=samples, tokens=tokens, enough=self._take_enough())
 
     def _decide(self) -> Order:
         """Rank 0: the next thing that all ranks have to do. What it can do alone, it does."""
         try:
-            if self._owed[0] > 0:
-                self._pace = (time.monotonic() - self._batch_began) / self._owed[0]
-                steps, samples, tokens = self._owed
-                self._owed = [0, 0, 0]
-                self._trainer.answer(steps=steps, samples=samples, tokens=tokens, enough=self._take_enough())
+            self._answer_owed()
             while True:
                 order = self._trainer.next(500) if self._sharded else self._next()
                 if order.kind == library.GRADIENT:
                     raise Misused("strategies that exchange gradients work with trainers of one rank")
                 if order.kind == library.STEP:
-                    batch = max(1, int(_BATCH_SECONDS / self._pace)) if self._pace > 0 else 1
-                    return order._replace(free_until=min(order.free_until, order.step + batch - 1))
+                    return order._replace(free_until=order.step + self._batch(order, _BATCH_SECONDS) - 1)
                 shared = order.kind in (library.WRITE, library.FETCH) or (order.kind == library.NONE and self._begun)
                 if order.kind in _OF_ALL_RANKS or (self._sharded and shared):
                     return order
@@ -229,7 +258,7 @@ class RankedIsland(Island):
         return losses
 
     def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
-        if self.ranks == 1:
+        if self.ranks == 1 and (self._training is None or self._in_hand is None or self._in_hand.kind != library.STEP):
             return super().done(loss, samples, tokens, **metrics)
         samples = samples_of(samples)
         if self._in_hand is None:

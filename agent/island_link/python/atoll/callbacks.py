@@ -1,20 +1,23 @@
-"""An island as a callback of Hugging Face's Trainer and of Lightning's.
+"""An island in Hugging Face's Trainer, and as a callback of Lightning's.
 
     island = atoll.torch.join()
-    trainer = transformers.Trainer(model, args, callbacks=[HuggingFaceCallback(island, samples=args.train_batch_size)], …)
-    trainer = lightning.Trainer(callbacks=[LightningCallback(island, samples=32)], …)
+    trainer = transformers.Trainer(model, args, train_dataset=dataset, …)
+    attach(island, trainer)                       # before trainer.train()
 
-Each begins with the run, moves the schedulers to the run's step, is told of every optimiser's step, and stops the trainer when the run is over.
-The run file says how many steps
-there are; the framework's own limit should be no lower.
+    trainer = lightning.Trainer(callbacks=[LightningCallback(island)])
+    trainer.fit(module, island.loader(dataset, batch_size=32))
 
-The framework cuts its data among the ranks of one trainer, and knows nothing of islands. With more than one part the program cuts them first,
-to island.part of island.parts, and says so: data="own".
+Both follow the run as island.train() does: the optimisers' hooks count its steps, samples come from island.loader(), schedulers stand at the run's
+step, and the trainer ends with the run. What would end it otherwise (a number of steps or epochs) is compared with the run and refused with both
+numbers; an early stop is the island's `enough`.
+
+A loop whose data the program has cut itself, to island.part of island.parts, says data="own" and how many samples a step takes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import math
+from typing import Any, Callable, Iterator, Optional
 
 from ._island import Refused
 
@@ -30,7 +33,9 @@ except ImportError:
     except ImportError:
         _Lightning = object
 
-__all__ = ["HuggingFaceCallback", "LightningCallback"]
+__all__ = ["HuggingFaceCallback", "LightningCallback", "attach"]
+
+_DEFAULT_EPOCHS = 3.0  # of transformers.TrainingArguments: nobody asked for them
 
 
 def _refuse_whole_data(island: Any, data: Optional[str]) -> None:
@@ -43,64 +48,202 @@ def _refuse_whole_data(island: Any, data: Optional[str]) -> None:
         )
 
 
-class HuggingFaceCallback(_HuggingFace):
-    """samples: in one optimiser's step of all ranks together. data: "own" says that the trainer's data are this island's part."""
+def _refuse_end(island: Any, what: str, steps: float) -> None:
+    """A framework that ends by itself after `steps`."""
+    run = island.training.get("steps")
+    if run and steps != run:
+        raise Refused(f"{what} is {steps:g} steps, and the run has {run} ([training].steps): leave it out, and the trainer ends with the run")
 
-    def __init__(self, island: Any, samples: int, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None):
-        _refuse_whole_data(island, data)
-        self._island, self._samples, self._evaluate, self._loss = island, samples, evaluate, None
+
+def _refuse_ranks(island: Any, ranks: int) -> None:
+    if ranks != island.ranks:
+        raise Refused(f"the trainer has {ranks} ranks, and island.join() was called in a program of {island.ranks}: start it by torchrun, which makes them before")
+
+
+class _Follower:
+    """What both callbacks are to island.train()."""
+
+    _training: Any = None
+
+    def __init__(self, island: Any, samples: int, evaluate: Optional[Callable[[], Any]]):
+        self._island, self._samples, self._evaluate = island, samples, evaluate
+
+    def _begin(self, model: Any, optimizer: Any, **how: Any) -> bool:
+        self._training = self._island.train(model, optimizer, evaluate=self._evaluate, **how)
+        self._training.__enter__()
+        return bool(self._training.goes_on())
+
+    def _stepped(self) -> bool:
+        """An optimiser may have stepped. Whether the run goes on."""
+        self._training.took(self._samples)
+        return bool(self._training.goes_on())
+
+    def _end(self) -> None:
+        training, self._training = self._training, None
+        if training is not None:
+            training.__exit__(None, None, None)
+
+
+class HuggingFaceCallback(_Follower, _HuggingFace):
+    """For data that the program has cut itself; attach() makes one that takes the trainer's data over, and tells each step's loss.
+
+    samples  in one optimiser's step of all ranks together
+    data     "own" says that the trainer's data are this island's part
+    """
+
+    def __init__(self, island: Any, samples: int = 0, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None, trainer: Any = None):
+        super().__init__(island, samples, evaluate)
+        self._trainer = trainer
+        if trainer is None:
+            _refuse_whole_data(island, data)
 
     def on_train_begin(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **rest):
         from ._schedule import scheduler_in
 
+        if getattr(state, "global_step", 0) > 0:
+            raise Refused(
+                f"resume_from_checkpoint stands at step {state.global_step}, and the run goes on from its own checkpoint, which has the optimiser, the "
+                "scheduler and the data of one instant: leave it out"
+            )
         follows = scheduler_in(lr_scheduler) is not None
         kept = {} if follows or lr_scheduler is None else {"scheduler": lr_scheduler}  # one of another library's
-        self._island.start(model, optimizer, scheduler=lr_scheduler if follows else None, state=kept, evaluate=self._evaluate)
-        self._go_on(control)
-
-    def on_log(self, args, state, control, logs=None, **rest):
-        self._loss = (logs or {}).get("loss", self._loss)
+        goes_on = self._begin(model, optimizer, scheduler=lr_scheduler if follows else None, state=kept)
+        for name in ("_initial_global_step", "_globalstep_last_logged"):
+            if hasattr(self._trainer, name):
+                setattr(self._trainer, name, self._island.step)
+        self._follow(state, control, goes_on)
 
     def on_step_end(self, args, state, control, **rest):
-        self._island.done(self._loss, samples=self._samples)
-        self._loss = None
-        self._go_on(control)
+        stops = control.should_training_stop
+        self._follow(state, control, self._stepped(), stops)
+
+    def on_evaluate(self, args, state, control, **rest):
+        """An early stop, which another callback has said before."""
+        if self._training is not None and self._training.open:
+            self._follow(state, control, True, control.should_training_stop)
 
     def on_train_end(self, args, state, control, **rest):
-        self._island.leave()
+        self._end()
 
-    def _go_on(self, control: Any) -> None:
-        if not self._island.wants_step():
-            control.should_training_stop = True
+    def _follow(self, state: Any, control: Any, goes_on: bool, stops: bool = False) -> None:
+        """The Trainer's step and epoch are the run's, so that what it logs, saves and evaluates by them is right after a jump, too."""
+        if goes_on and stops and getattr(state, "global_step", 0) != self._island.training.get("steps"):
+            self._island.enough("a callback of the Trainer has stopped the training")
+        control.should_training_stop = not goes_on
+        if state is not None:
+            state.global_step = self._island.step
+            if self._island._loader is not None:
+                state.epoch = self._island._loader.passes
 
 
-class LightningCallback(_Lightning):
-    """samples: in one batch of all ranks together. Without gradient accumulation, where a batch is a step. data: "own" says that the
-    trainer's data are this island's part. Schedulers that Lightning steps once an epoch are saved and restored, and not moved."""
+class _Stream:
+    """The island's loader without a length: the Trainer takes batches until there are no more."""
 
-    def __init__(self, island: Any, samples: int, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None):
-        _refuse_whole_data(island, data)
-        self._island, self._samples, self._evaluate = island, samples, evaluate
+    def __init__(self, loader: Any):
+        self.dataset, self._loader = loader.dataset, loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+
+def attach(island: Any, trainer: Any, evaluate: Optional[Callable[[], Any]] = None) -> None:
+    """Has transformers' Trainer follow the run; before trainer.train(). Its training data come from island.loader(), the number of its steps from
+    the run, so its scheduler fits; a step's loss is the step's own. Its logs, evaluations and checkpoints count the run's steps.
+
+    evaluate  the loss on held-out data; None: of the trainer's eval_dataset, if it has one
+    Errors: Refused for max_steps or epochs that are not the run's, load_best_model_at_end, resume_from_checkpoint and auto_find_batch_size.
+    """
+    args, dataset = trainer.args, trainer.train_dataset
+    if args.load_best_model_at_end:
+        raise Refused("load_best_model_at_end would put another model in the place of the run's, which is exported: leave it out, and keep the best by status")
+    if args.auto_find_batch_size:
+        raise Refused("auto_find_batch_size changes the samples of a step in the middle: say per_device_train_batch_size")
+    _refuse_ranks(island, args.world_size)
+    collate = trainer.data_collator
+    if type(dataset).__module__.startswith("datasets."):
+        dataset = trainer._remove_unused_columns(dataset, description="Training")
+    else:
+        collate = trainer._get_collator_with_removed_columns(collate, description="Training")
+    workers = args.dataloader_num_workers
+    more = {"prefetch_factor": args.dataloader_prefetch_factor} if workers and args.dataloader_prefetch_factor else {}
+    loader = island.loader(dataset, trainer._train_batch_size, collate_fn=collate, num_workers=workers, pin_memory=args.dataloader_pin_memory and args.n_gpu > 0, **more)
+    of_epochs = math.ceil(args.num_train_epochs * -(-len(loader) // args.gradient_accumulation_steps))
+    if args.max_steps > 0:
+        _refuse_end(island, f"max_steps={args.max_steps}", args.max_steps)
+    elif args.num_train_epochs != _DEFAULT_EPOCHS:
+        _refuse_end(island, f"num_train_epochs={args.num_train_epochs:g}, of this island's data,", of_epochs)
+    args.max_steps = island.training.get("steps") or (args.max_steps if args.max_steps > 0 else of_epochs)
+    trainer.get_train_dataloader = lambda: _Stream(loader)
+    inner = trainer.training_step
+
+    def training_step(*given: Any, **named: Any) -> Any:
+        loss = inner(*given, **named)  # the batch's share of its step's loss, on its device
+        island.log(loss=loss * trainer.current_gradient_accumulation_steps)
+        return loss
+
+    def held_out() -> Any:
+        said = trainer.evaluation_loop(trainer.get_eval_dataloader(), "held-out data", prediction_loss_only=True)
+        return said.metrics["eval_loss"]
+
+    trainer.training_step = training_step
+    if evaluate is None and trainer.eval_dataset is not None:
+        evaluate = held_out
+    trainer.add_callback(HuggingFaceCallback(island, evaluate=evaluate, trainer=trainer))
+
+
+class LightningCallback(_Follower, _Lightning):
+    """trainer.fit(module, island.loader(dataset, batch_size=32)); automatic and manual optimisation, one optimiser or several, accumulation.
+    Schedulers that Lightning steps once an epoch are saved and restored, and not moved.
+
+    samples  in one batch of all ranks together, where the trainer's data are not island.loader()'s: data="own" says that they are this island's part
+    Errors: Refused for max_steps, max_epochs or max_time that are not the run's.
+    """
+
+    def __init__(self, island: Any, samples: int = 0, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None):
+        super().__init__(island, samples, evaluate)
+        self._data = data
+        if island._loader is None:
+            _refuse_whole_data(island, data)
 
     def on_train_start(self, trainer, pl_module):
         from ._schedule import scheduler_in
 
+        loader = self._island._loader
+        if loader is None or getattr(trainer, "train_dataloader", None) is not loader:
+            _refuse_whole_data(self._island, self._data)
+        _refuse_ranks(self._island, getattr(trainer, "world_size", 1))
+        self._refuse_ends(trainer)
+        if self in (getattr(trainer, "callbacks", None) or []):  # behind those that stop early; another list, for this one is being gone through
+            trainer.callbacks = [one for one in trainer.callbacks if one is not self] + [self]
         followed, kept = [], []
         for config in getattr(trainer, "lr_scheduler_configs", None) or []:
             each_step = config.interval == "step" and config.frequency == 1 and not config.reduce_on_plateau and scheduler_in(config.scheduler) is not None
             (followed if each_step else kept).append(config.scheduler)
-        optimizers = list(trainer.optimizers or [])
-        self._island.start(pl_module, optimizers, scheduler=followed, state={"schedulers": kept}, evaluate=self._evaluate)
-        self._go_on(trainer)
+        self._go_on(trainer, self._begin(pl_module, list(trainer.optimizers or []), scheduler=followed, state={"schedulers": kept}))
+
+    def _refuse_ends(self, trainer: Any) -> None:
+        if getattr(trainer, "max_steps", -1) not in (-1, None):
+            _refuse_end(self._island, f"max_steps={trainer.max_steps}", trainer.max_steps)
+        epochs, batches = getattr(trainer, "max_epochs", None), getattr(trainer, "num_training_batches", None)
+        if epochs not in (-1, None) and batches not in (None, math.inf):
+            steps = epochs * -(-batches // trainer.accumulate_grad_batches)
+            if steps < (self._island.training.get("steps") or 0):
+                _refuse_end(self._island, f"max_epochs={epochs}, of this island's data,", steps)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        self._island.done(loss, samples=self._samples)
-        self._go_on(trainer)
+        if loss is not None and self._training.open:
+            self._island.log(loss=loss * getattr(trainer, "accumulate_grad_batches", 1))  # by which Lightning has divided it
+        self._go_on(trainer, self._stepped())
+
+    def on_validation_end(self, trainer, pl_module):
+        """An early stop, which another callback has said before."""
+        if self._training is not None and self._training.open and trainer.should_stop:
+            self._island.enough("a callback of the Trainer has stopped the training")
+            trainer.should_stop = False
 
     def on_train_end(self, trainer, pl_module):
-        self._island.leave()
+        self._end()
 
-    def _go_on(self, trainer: Any) -> None:
-        if not self._island.wants_step():
-            trainer.should_stop = True
+    def _go_on(self, trainer: Any, goes_on: bool) -> None:
+        trainer.should_stop = not goes_on

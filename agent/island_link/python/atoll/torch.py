@@ -2,12 +2,14 @@
 
     import atoll.torch as atoll
     island = atoll.join()                         # started by an agent, or alone: the same program
-    model, opt, sched, data = build(island.settings, island.part, island.parts)
-    island.start(model, opt, scheduler=sched, evaluate=validate)
-    for step in island.steps():                   # the scheduler stands at the run's step: nobody calls sched.step()
-        batch = data.at(island.position, 32)
-        loss = model(batch); opt.zero_grad(); loss.backward(); opt.step()
-        island.done(loss, samples=len(batch))
+    loader = island.loader(dataset, batch_size=32, num_workers=2)
+    with island.train(model, opt, scheduler=sched, evaluate=validate):
+        for batch in loader:                      # ends with the run
+            loss = model(batch)
+            loss.backward(); opt.step(); sched.step(); opt.zero_grad()
+            island.log(loss=loss)
+
+The layer below, for loops that take their steps from the island: start(), steps() and done().
 
 PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
 agent, and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are
@@ -20,7 +22,7 @@ from __future__ import annotations
 import io
 import os
 import random
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy
 import torch
@@ -32,12 +34,14 @@ from ._alone import Alone
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Refused, Stopped
+from ._loader import Loader, one_loader
 from ._join import connect, die_with_parent
 from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
+from ._train import Training, training_of
 
-__all__ = ["Alone", "Dataset", "LinkError", "Stopped", "TorchIsland", "join"]
+__all__ = ["Alone", "Dataset", "LinkError", "Loader", "Stopped", "TorchIsland", "Training", "join"]
 
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
@@ -64,6 +68,38 @@ class TorchIsland(RankedIsland):
         self._device: Optional[DeviceCopies] = None  # where parameters are on GPUs
         self._fetched: dict[int, Callable[[], torch.Tensor]] = {}  # results that wait there for their merge, by parameter
         self._checked = False  # the model was compared with what is declared, and no step was done since
+        self._training: Optional[Training] = None
+        self._loader: Optional[Loader] = None
+
+    def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
+        """Around the loop that trains: `with island.train(model, opt, scheduler=sched, evaluate=validate): for batch in loader: …`. It declares the
+        model and goes on from a checkpoint as start() does, whose keywords it takes. The optimisers' hooks count the steps, the loader counts the
+        samples, and between two batches the run is followed. With a strategy that exchanges gradients their mean is taken before the step.
+
+        Errors: as start(); Misused where the loop is left before the run has ended.
+        """
+        return Training(self, lambda: self.start(model, optimizer, **how))
+
+    def loader(self, dataset: Any, batch_size: int = 1, *, shuffle: bool = True, **options: Any) -> Loader:
+        """Batches of this island's part of a data set, at its position, for the loop in train(); see Loader. Once in a program."""
+        self._loader = one_loader(self, dataset, batch_size, shuffle=shuffle, **options)
+        return self._loader
+
+    def batches(self, source: Iterable[Any], samples: Union[int, Callable[[Any], int]]) -> Iterator[Any]:
+        """Batches of the program's own, which it has cut for this island (`island.part` of `island.parts`), until the run ends, in train().
+
+        samples  in a batch of all ranks together: a number, or a function of the batch
+        """
+        return training_of(self).batches(source, samples)
+
+    def log(self, loss: Any = None, **metrics: Any) -> None:
+        """In the loop of train(): the loss of a batch, and at most 32 numbers of your own. A tensor is not looked at before it has to be.
+
+        loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
+        """
+        if loss is not None:
+            training_of(self).log(loss)
+        self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
 
     def start(
         self,

@@ -1,0 +1,169 @@
+"""`with island.train(model, opt):` around a loop that stays as it was: the optimisers' own hooks count its steps, and the run is followed between
+two batches.
+
+A step of the run is what lies between two batches if an optimiser has stepped there: micro-batches of an accumulation, a batch that is left out by
+`continue`, and a step that a GradScaler leaves out are none, and their samples go with the next one. One optimiser that steps k times on a batch
+does k steps; of several (a GAN's) those that step on one batch do one step.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
+
+import torch
+
+from . import _library as library
+from ._island import Misused, Refused
+
+
+def inner_optimizer(optimizer: Any) -> Any:
+    """The optimiser in a wrapper such as Accelerate's or Lightning's, whose hooks see the steps that are done."""
+    while True:
+        inner = next((found for name in ("optimizer", "_optimizer") if isinstance(found := vars(optimizer).get(name), torch.optim.Optimizer)), None)
+        if inner is None:
+            return optimizer
+        optimizer = inner
+
+
+def hook_steps(optimizer: Any, before: Callable[[], None], after: Callable[[], None]) -> Callable[[], None]:
+    """Calls `before` and `after` around each step that is done; what is returned takes them away again."""
+    if hasattr(optimizer, "register_step_post_hook"):
+        hooks = [optimizer.register_step_pre_hook(lambda *given: before()), optimizer.register_step_post_hook(lambda *given: after())]
+        return lambda: [hook.remove() for hook in hooks] and None
+    inner, own = optimizer.step, vars(optimizer).get("step")  # PyTorch 1.13, whose schedulers put a step of theirs into the optimiser, too
+
+    def step(self: Any, *given: Any, **named: Any) -> Any:
+        before()
+        said = inner(*given, **named)
+        after()
+        return said
+
+    step._with_counter = getattr(inner, "_with_counter", False)  # type: ignore[attr-defined]
+    optimizer.step = types.MethodType(step, optimizer)
+
+    def unhook() -> None:
+        if own is None:
+            del optimizer.step
+        else:
+            optimizer.step = own
+
+    return unhook
+
+
+class Training:
+    """What `island.train(…)` gives: a context manager. Leaving it before the run has ended is refused with both numbers; an exception is told to
+    the agent as any other. After it the model is the run's (`island.complete`, `island.first`)."""
+
+    def __init__(self, island: Any, start: Callable[[], None]):
+        self._island, self._start = island, start
+        self._steps: list[int] = []  # of each optimiser since the last batch
+        self._unhooks: list[Callable[[], None]] = []
+        self._over = False
+        self._samples = 0  # handed out since the last step
+        self._reduced = False
+        self._logged: list[Any] = []
+
+    @property
+    def position(self) -> int:
+        """Of the next sample to hand out."""
+        return int(self._island.position) + self._samples
+
+    @property
+    def open(self) -> bool:
+        """The run has not ended, as far as was asked."""
+        return not self._over
+
+    def __enter__(self) -> "Training":
+        self._start()
+        optimizers = list({id(one): one for one in map(inner_optimizer, self._island._optimizers())}.values())
+        if not optimizers:
+            raise Refused("island.train(model, optimizer): the optimiser is missing, whose steps are the run's")
+        if self._island._gradients and len(optimizers) > 1:
+            raise Refused("strategies that exchange gradients take one optimiser in island.train(): its step comes once all gradients are there")
+        self._steps = [0] * len(optimizers)
+        for number, optimizer in enumerate(optimizers):
+            self._unhooks.append(hook_steps(optimizer, self._before_step, lambda number=number: self._after_step(number)))
+        self._island._training = self
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        for unhook in self._unhooks:
+            unhook()
+        try:
+            if kind is None and self.goes_on():
+                island = self._island
+                steps = island.training.get("steps")
+                raise Misused(
+                    f"the loop was left after step {island.step}{f' of {steps}' if steps else ''}, and the run goes on: let it take batches until there are no "
+                    "more, or say island.enough(why), which ends the run for all islands"
+                )
+        finally:
+            self._island._training = None
+            if kind is None:
+                self._island.leave()
+
+    def _before_step(self) -> None:
+        order = self._island._in_hand
+        if order is not None and order.kind == library.GRADIENT:
+            self._reduced = bool(self._logged)
+            self._island.reduce_gradients(self._loss(), self._samples)
+
+    def _after_step(self, number: int) -> None:
+        self._steps[number] += 1
+
+    def _loss(self) -> Any:
+        """The mean of what was logged in this step, on its device."""
+        logged, self._logged = self._logged, []
+        if len(logged) < 2:
+            return logged[0] if logged else None
+        if any(isinstance(one, torch.Tensor) for one in logged):
+            return torch.stack([torch.as_tensor(one).detach().float().reshape(()) for one in logged]).mean()
+        return sum(logged) / len(logged)
+
+    def log(self, loss: Any) -> None:
+        self._logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+    def took(self, samples: int) -> None:
+        self._samples += samples
+
+    def goes_on(self) -> bool:
+        """Between two batches: steps that were done count, and what is due is carried out. False: the run has ended here."""
+        island, steps = self._island, max(self._steps)
+        if self._over:
+            return False
+        if island._in_hand is None:  # the first batch
+            self._over = not island.wants_step()
+        for number in range(steps):
+            self._done() if number == 0 else island.done(samples=0)
+            self._over = self._over or not island.wants_step()
+            if self._over:
+                break
+        if steps:
+            self._steps = [0] * len(self._steps)
+        elif not self._over:
+            island._schedules.stand_at(island.step)  # a loop that steps its scheduler with each micro-batch
+        return not self._over
+
+    def _done(self) -> None:
+        island, loss, samples = self._island, self._loss(), self._samples
+        if loss is not None and island._in_hand.kind == library.UPDATE and not self._reduced:
+            island._losses.append(loss)  # which was not known before the optimiser's step
+        self._samples, self._reduced = 0, False
+        island.done(loss, samples)
+
+    def batches(self, source: Iterable[Any], samples: Union[int, Callable[[Any], int]]) -> Iterator[Any]:
+        """Of `source`, which the program has cut itself, until the run ends."""
+        for batch in source:
+            if not self.goes_on():
+                return
+            self.took(samples(batch) if callable(samples) else samples)
+            yield batch
+
+
+def training_of(island: Any) -> Training:
+    """The one that is open. Errors: Misused."""
+    found: Optional[Training] = island._training
+    if found is None:
+        raise Misused("batches are taken inside of `with island.train(model, optimizer):`")
+    return found

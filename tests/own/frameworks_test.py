@@ -1,0 +1,126 @@
+"""The real transformers' Trainer, Accelerate and Lightning on islands of the real executable. Arguments as own_test.py's.
+
+It goes on with the Python of build/frameworks, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached. Exit status 4:
+they are not there.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ENVIRONMENT = pathlib.Path(__file__).resolve().parents[2] / "build/frameworks"
+if (ENVIRONMENT / "bin/python").exists() and pathlib.Path(sys.prefix).resolve() != ENVIRONMENT:
+    os.execv(ENVIRONMENT / "bin/python", [str(ENVIRONMENT / "bin/python"), *sys.argv])
+for package in ("torch", "transformers", "accelerate", "lightning"):
+    if importlib.util.find_spec(package) is None:
+        print(f"skipped: {package} is not installed (pip install -r tests/own/frameworks.txt, into build/frameworks)")
+        sys.exit(4)
+
+from islands import ATOLL, HERE, PYTHON, tensors_of
+
+from followed import STRATEGIES, Followed
+
+STEPS = 100
+WITHOUT = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
+RATES = {
+    "huggingface": lambda step: 0.01 * (1 - step / STEPS),
+    "accelerate": lambda step: 0.01 * (1 - step / STEPS),
+    "lightning": lambda step: 0.01 * max(0.02, 1 - step / STEPS),
+}
+
+
+class Alone(unittest.TestCase):
+    def program(self, framework, folder, steps=40, code=0, **environment):
+        command = [PYTHON, str(HERE / "frameworks_loops.py"), framework, str(steps), folder]
+        done = subprocess.run(command, env={**WITHOUT, **environment}, capture_output=True, text=True, timeout=200)
+        self.assertEqual(done.returncode, code, done.stderr[-3000:])
+        return done.stderr + done.stdout
+
+    def kept(self, folder):
+        import torch
+
+        return torch.load(folder + "/alone.pt")
+
+    def refused(self, framework, why, **arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertRegex(self.program(framework, folder, code=1, ARGUMENTS=json.dumps(arguments)), why)
+
+    def test_what_would_end_it_is_refused_with_both_numbers(self):
+        self.refused("huggingface", r"max_steps=30 is 30 steps, and the run has 40 \(\[training\]\.steps\)", max_steps=30)
+        self.refused("huggingface", r"num_train_epochs=2, of this island's data, is 80 steps, and the run has 40", num_train_epochs=2)
+        self.refused("huggingface", "load_best_model_at_end would put another model in the place of the run's", load_best_model_at_end=True, save_steps=40)
+        self.refused("lightning", "max_steps=30 is 30 steps, and the run has 40", max_steps=30)
+
+    def test_a_step_s_loss_and_its_number_are_its_own_under_accumulation(self):
+        """What Atoll was told is what the Trainer has logged by itself, and what Lightning has not divided."""
+        with tempfile.TemporaryDirectory() as folder:
+            said = self.program("huggingface", folder)
+            told = {int(step): float(loss) for step, loss in re.findall(r"step (\d+): training loss ([\d.]+), held-out loss [\d.]+", said)}
+            logged = {each["step"]: each["loss"] for each in self.kept(folder)["seen"] if "loss" in each}
+            self.assertEqual(list(told), [10, 20, 30, 40])
+            for step, loss in logged.items():
+                self.assertAlmostEqual(told[step], loss, places=3)
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            first = [re.search(r"step 10: training loss ([\d.]+)", self.program("lightning", folder, **how))[1] for folder, how in ((one, {}), (two, {"MANUAL": "1"}))]
+            self.assertAlmostEqual(float(first[0]), float(first[1]), delta=0.1)  # two optimisers in place of one, no accumulation: nearly the same steps
+
+    def test_an_early_stop_is_enough(self):
+        for framework, steps in (("huggingface", 80), ("lightning", 60)):
+            with self.subTest(framework), tempfile.TemporaryDirectory() as folder:
+                self.program(framework, folder, steps=400, STOPS="1")
+                kept = self.kept(folder)
+                self.assertTrue(kept["complete"])
+                self.assertLess(kept["step"], 200)
+
+    def test_it_goes_on_from_where_it_was(self):
+        """Saved by join(folder=…), the Trainer counts, saves and logs the run's steps, not those of its process."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.program("huggingface", folder, steps=60)
+            self.program("huggingface", folder, steps=100)
+            seen = self.kept(folder)["seen"]
+            self.assertEqual([each["step"] for each in seen if "loss" in each], [70, 80, 90, 100])
+            self.assertEqual([each["step"] for each in seen if "saved" in each], [100])
+            self.assertEqual([each["step"] for each in seen if "eval_loss" in each], [80, 100])
+            self.assertIn("checkpoint-50", os.listdir(folder + "/alone"))
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class Together(Followed):
+    def on_two_islands(self, framework, strategy, **settings):
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"folder": folder, "pause": 0.02, **settings}
+            process = self.local(folder, f"{PYTHON} '{HERE}/frameworks_loops.py' {framework}", given, STEPS, STRATEGIES[strategy])
+            self.goes_on(folder, process, "frameworks_loops.py")
+            names = ["island-1", "island-2"]
+            self.follow_the_run(folder, names, RATES[framework])
+            return self.have_the_exported_model(folder, names, tensors_of(folder + "/model.safetensors"))
+
+    def trained(self, framework, **settings):
+        with tempfile.TemporaryDirectory() as folder:
+            Alone.program(self, framework, folder, steps=STEPS)
+            plain = Alone.kept(self, folder)["loss"]
+        for strategy in STRATEGIES:
+            with self.subTest(framework, strategy=strategy):
+                self.assertLess(self.on_two_islands(framework, strategy, **settings), 1.3 * plain + 0.05)
+
+    def test_transformers_trainer(self):
+        self.trained("huggingface")
+
+    def test_accelerate(self):
+        self.trained("accelerate")
+
+    def test_lightning(self):
+        self.trained("lightning")
+
+    def test_lightning_s_manual_optimisation_of_two_optimisers(self):
+        self.on_two_islands("lightning", "diloco", manual=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,116 @@
+"""Programs over island.train(): `train_loops.py follows|gan|scaled|reduces|counts [ALONE STEPS FOLDER]`. Run by train_test.py."""
+
+import json
+import os
+import sys
+import time
+
+import torch
+
+import atoll.torch as atoll
+
+SAMPLES = 240
+
+
+class Rows(torch.utils.data.Dataset):
+    """A linear task with noise; a row knows its number."""
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, index):
+        draw = torch.Generator().manual_seed(index)
+        row = torch.randn(4, generator=draw)
+        return row, row.sum() + 0.01 * torch.randn((), generator=draw), index
+
+
+def rate_at(step, steps):
+    return max(0.02, 1 - step / steps)
+
+
+def parts(steps, **how):
+    island = atoll.join({"workers": 0, "pause": 0.0, "folder": "", "batch": 6}, steps=steps, **how)
+    torch.manual_seed(island.seed)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    opt = torch.optim.AdamW(model.parameters(), 0.01)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: rate_at(step, island.training["steps"]))
+    return island, model, opt, sched
+
+
+def loss_of(model, rows, wanted):
+    return (model(rows).squeeze(1) - wanted).pow(2).mean()
+
+
+def passes_of(island, count):
+    """Of the samples of a batch: in which pass over the data each comes."""
+    return [island.share.sample(island.position + place) // SAMPLES for place in range(count)]
+
+
+def held_out(model):
+    rows, wanted, _ = zip(*(Rows()[1000 + index] for index in range(64)))
+    return loss_of(model, torch.stack(rows), torch.stack(wanted))
+
+
+def follows(steps=None, folder=None, workers=None):
+    """Writes {step, rate, position, samples} of each batch to FOLDER/ISLAND.steps, and its model at the end to FOLDER/ISLAND.pt."""
+    island, model, opt, sched = parts(steps, every=10, folder=folder and folder + "/kept")
+    settings = island.settings
+    folder = settings["folder"] or folder
+    loader = island.loader(Rows(), batch_size=settings["batch"], num_workers=int(workers or settings["workers"]))
+    with open(f"{folder}/{island.name}.steps", "a", buffering=1) as out:
+        with island.train(model, opt, scheduler=sched, evaluate=lambda: held_out(model)):
+            for rows, wanted, numbers in loader:
+                said = {"step": island.step, "rate": opt.param_groups[0]["lr"], "position": island.position, "samples": numbers.tolist(), "passes": passes_of(island, len(numbers))}
+                out.write(json.dumps(said) + "\n")
+                loss = loss_of(model, rows, wanted)
+                island.log(loss=loss, doubled=2 * loss)
+                loss.backward()
+                opt.step()
+                sched.step()
+                opt.zero_grad()
+                time.sleep(settings["pause"])
+                gate = settings.get("gates", {}).get(str(island.step))  # of the first island: until the test has seen what it waits for
+                while gate and island.name == "a" and not os.path.exists(f"{folder}/{gate}"):
+                    time.sleep(0.05)
+                if os.environ.get("DIES_AT") == str(island.step):
+                    os._exit(9)
+    with torch.no_grad():
+        kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first, "loss": float(held_out(model))}
+    torch.save(kept, f"{folder}/{island.name}.pt")
+
+
+def gan():
+    """Two models and two optimisers, which both step on each batch; the first one steps three times as often with `critic`."""
+    island, generator, opt, _ = parts(40)
+    critic = torch.nn.Linear(1, 1)
+    second = torch.optim.SGD(critic.parameters(), 0.01)
+    loader = island.loader(Rows(), batch_size=6)
+    with island.train({"generator": generator, "critic": critic}, [opt, second]):
+        for rows, _, _ in loader:
+            made = generator(rows)
+            critic(made.detach()).mean().backward()
+            second.step()
+            second.zero_grad()
+            loss = -critic(made).mean() + made.pow(2).mean()
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            island.log(loss=loss)
+
+
+def reduces():
+    """A gradient of one is exchanged before the step; the loss is said after it."""
+    island, _, _, _ = parts(40)
+    model = torch.nn.Linear(2, 1, bias=False)
+    torch.nn.init.ones_(model.weight)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    with island.train(model, opt):
+        for batch in island.batches(([1.0, 1.0] for _ in range(1000)), samples=3):
+            model(torch.tensor(batch)).sum().backward()
+            opt.step()
+            opt.zero_grad()
+            island.log(loss=0.5)
+
+
+if __name__ == "__main__":
+    {"follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])

@@ -1,0 +1,385 @@
+"""island.train(): a loop that stays as it was, with the real PyTorch. Arguments as own_test.py's.
+
+What counts, and what must not; where it goes on after jumps and kills; that the model is the run's.
+"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+import warnings
+
+from islands import ATOLL, HERE, PYTHON, Agents, needs_torch, tensors_of
+
+import numpy
+from fake_agent import FakeAgent
+from followed import STEPS, STRATEGIES, Followed
+from true_loops import TrueLoops, island_of, optimizer_of
+
+WITHOUT = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
+
+
+def program(name, *more):
+    return [PYTHON, str(HERE / "train_loops.py"), name, *map(str, more)]
+
+
+def trained(island, how=None, batch=2, items=40, micro=1, each=None, scheduler=None, workers=0, **start):
+    """(step, rate, samples) of each batch. each: (number, model, opt) → whether the batch's step is done; None: every `micro`th batch's."""
+    import torch
+
+    model, opt = optimizer_of()
+    sched = scheduler(opt) if scheduler else None
+    loader, said = island.loader(list(range(items)), batch_size=batch, num_workers=workers), []
+    with island.train(model, opt, scheduler=sched, **start):
+        for number, samples in enumerate(loader):
+            said.append((island.step, round(opt.param_groups[0]["lr"], 9), samples.tolist()))
+            loss = model(torch.ones(2)).sum()
+            (loss / micro).backward()
+            island.log(loss=float(number))
+            if (each(number, model, opt) if each else number % micro == micro - 1) and each is None:
+                opt.step()
+                opt.zero_grad()
+            if sched:
+                sched.step()
+    return said
+
+
+def rate(step):
+    return 0.01 * max(0.02, 1 - step / STEPS)
+
+
+def linear(opt):
+    import torch
+
+    return torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 - step / 300)
+
+
+class Answers:
+    """What an island's agent was told of its steps."""
+
+    def __init__(self, island):
+        self.steps, self.samples, self.losses = 0, 0, []
+        inner = island._trainer.answer
+
+        def answer(steps=0, samples=0, losses=(), **rest):
+            self.steps += max(steps, 1) if island._trainer._in_hand.kind == 2 else 0
+            self.samples += samples
+            self.losses += list(losses)
+            return inner(steps=steps, samples=samples, losses=losses, **rest)
+
+        island._trainer.answer = answer
+
+
+@needs_torch
+class Traps(unittest.TestCase):
+    """What a step is, whatever the loop does."""
+
+    def counted(self, steps=12, **how):
+        from atoll.torch import Alone, TorchIsland
+
+        island = TorchIsland(Alone({"training": {"steps": steps}}, every=3), {})
+        answers = Answers(island)
+        with contextlib.redirect_stderr(io.StringIO()):
+            said = trained(island, scheduler=linear, **how)
+        self.assertEqual(island.step, steps)
+        self.assertEqual((answers.steps, answers.samples), (steps, island.position))
+        for step, rate, _ in said:
+            self.assertAlmostEqual(rate, 0.1 * (1 - step / 300), places=8)
+        return island, said, answers
+
+    def test_a_step_for_each_batch(self):
+        island, said, answers = self.counted()
+        self.assertEqual(([step for step, _, _ in said], island.position), (list(range(12)), 24))
+        self.assertEqual(answers.losses, list(range(12)))
+
+    def test_accumulation_is_one_step_with_all_its_samples_and_the_mean_of_their_losses(self):
+        island, said, answers = self.counted(micro=4)
+        self.assertEqual(([step for step, _, _ in said], island.position), ([step for step in range(12) for _ in range(4)], 96))
+        self.assertEqual(answers.losses, [4 * step + 1.5 for step in range(12)])
+
+    def test_a_batch_that_is_left_out_is_no_step_and_its_samples_do_not_come_again(self):
+        def each(number, model, opt):
+            if number % 3 != 1:
+                opt.step()
+
+        island, said, _ = self.counted(each=each)
+        self.assertEqual([step for step, _, _ in said[:7]], [0, 1, 1, 2, 3, 3, 4])
+        self.assertEqual(island.position, 2 * len(said))
+        self.assertEqual(len({sample for _, _, samples in said for sample in samples}), 2 * len(said))
+
+    def test_a_step_that_a_grad_scaler_leaves_out_is_none(self):
+        import torch
+
+        real = getattr(torch.amp, "GradScaler", None)
+        skipped = []
+        if real:
+            scaler = real("cpu", init_scale=8.0)
+
+            def each(number, model, opt):
+                opt.zero_grad()
+                scaler.scale(model(torch.ones(2)).sum() * (float("inf") if number in (0, 1, 5) else 1)).backward()
+                before = scaler.get_scale()
+                scaler.step(opt)
+                scaler.update()
+                skipped.append(scaler.get_scale() < before)
+        else:
+
+            def each(number, model, opt):  # as it does where there is no GPU to have one
+                skipped.append(number in (0, 1, 5))
+                if not skipped[-1]:
+                    opt.step()
+
+        island, said, _ = self.counted(each=each)
+        self.assertEqual([number for number, left_out in enumerate(skipped) if left_out], [0, 1, 5])
+        self.assertEqual([step for step, _, _ in said[:8]], [0, 0, 0, 1, 2, 3, 3, 4])
+
+    def test_an_optimiser_that_steps_twice_on_a_batch_does_two_steps(self):
+        island, said, _ = self.counted(each=lambda number, model, opt: (opt.step(), opt.step()))
+        self.assertEqual(([step for step, _, _ in said], island.position), ([0, 2, 4, 6, 8, 10], 12))
+
+    def test_a_wrapped_optimiser_that_leaves_out_steps_itself(self):
+        """As Accelerate's, whose inner optimiser steps where gradients are synchronised."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        class Wrapper(torch.optim.Optimizer):
+            def __init__(self, inner):
+                self.optimizer, self.calls = inner, 0
+
+            param_groups = property(lambda self: self.optimizer.param_groups)
+
+            def step(self, closure=None):
+                self.calls += 1
+                if self.calls % 2 == 0:
+                    self.optimizer.step()
+
+        island, (model, opt) = TorchIsland(Alone({"training": {"steps": 5}}), {}), optimizer_of()
+        wrapped, batches = Wrapper(opt), 0
+        with contextlib.redirect_stderr(io.StringIO()), island.train(model, wrapped):
+            for _ in island.batches(iter(int, 1), samples=3):
+                batches += 1
+                wrapped.step()
+        self.assertEqual((batches, island.position), (10, 30))
+        self.assertFalse("step" in vars(opt) or getattr(opt, "_optimizer_step_post_hooks", None))  # nothing is left in it
+
+    def test_two_optimisers_do_one_step_together(self):
+        done = subprocess.run(program("gan"), env=WITHOUT, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step 40: training loss", done.stderr)
+
+    def test_gradients_are_exchanged_before_the_step(self):
+        with FakeAgent(program("reduces"), payload="gradient") as agent:
+            agent.lay_out()
+            for step in (1, 2):
+                said = agent.round(step, step, gradient=True)
+                self.assertEqual((said[0]["step"], said[0]["position"]), (step, 3 * step))
+                if step == 2:
+                    self.assertEqual(said[0]["loss"], 0.5)
+            numpy.testing.assert_allclose(agent.parameters()[:2], 1 - 2 * 0.1 * 0.5, rtol=1e-6)
+            self.assertEqual(agent.stop(), 0, agent.text())
+
+    def test_what_ends_before_the_run_is_refused_with_both_numbers(self):
+        from atoll.torch import Alone, TorchIsland
+
+        def island(**training):
+            return TorchIsland(Alone({"training": training}), {})
+
+        one, (model, opt) = island(steps=300), optimizer_of()
+        with self.assertRaisesRegex(RuntimeError, r"left after step 2 of 300, and the run goes on") as failure:
+            with one.train(model, opt):
+                for _ in one.batches(range(2), samples=1):
+                    opt.step()
+        self.assertTrue(failure.exception.permanent)
+        one = island(steps=2)
+        with contextlib.redirect_stderr(io.StringIO()), one.train(model, opt):  # which ends with the run is right
+            for _ in one.batches(range(2), samples=1):
+                opt.step()
+        self.assertTrue(one.complete)
+        one = island(steps=300)
+        with contextlib.redirect_stderr(io.StringIO()), one.train(model, opt):
+            for number in one.batches(range(300), samples=1):
+                opt.step()
+                if number == 4:
+                    one.enough("it is good")
+        self.assertEqual((one.complete, one.step), (True, 5))
+
+    def test_misuse_is_one_line(self):
+        import torch
+
+        from atoll.torch import Alone, Loader, TorchIsland
+
+        island, (model, opt) = TorchIsland(Alone({"training": {"steps": 3}}), {}), optimizer_of()
+        loader = island.loader([1, 2, 3])
+        for call, why in (
+            (lambda: next(iter(loader)), "inside of `with island.train"),
+            (lambda: island.log(loss=1.0), "inside of `with island.train"),
+            (lambda: island.loader([1]), "is called once"),
+            (lambda: island.train(model, None).__enter__(), "the optimiser is missing"),
+            (lambda: Loader(island, iter([])), "of type list_iterator has no length and no index"),
+            (lambda: Loader(island, [1], sampler=[0]), r"sampler=…\): which samples come"),
+            (lambda: Loader(island, [1], batch_size=0), "batch_size is 0"),
+        ):
+            with self.subTest(why), self.assertRaisesRegex((RuntimeError, ValueError), why):
+                call()
+        two = TorchIsland(Alone({"payload": "gradient"}), {})
+        with self.assertRaisesRegex(ValueError, "take one optimiser"):
+            two.train([model, model], [opt, torch.optim.SGD(model.parameters(), 0.1)]).__enter__()
+
+
+@needs_torch
+class Jumps(unittest.TestCase):
+    """The run's step and position move, and the schedule and the data with them."""
+
+    def test_the_rate_is_that_of_the_run_s_step_whatever_jumps(self):
+        from atoll import _library as library
+
+        warnings.simplefilter("ignore")
+        for name, make in TrueLoops().schedulers().items():
+            with self.subTest(name):
+                whole = {step: rate for step, rate, _ in trained(island_of(), scheduler=make)}
+                self.assertEqual(len(whole), 300)
+                orders = {120: library.Order(library.STAND_AT, step=150, position=300), 200: library.Order(library.STAND_AT, step=190, position=380)}
+                for island, count in ((island_of({"step": 50, "position": 100}), 250), (island_of(orders=orders), 280)):
+                    said = trained(island, scheduler=make)
+                    self.assertEqual([rate for _, rate, _ in said], [whole[step] for step, _, _ in said])
+                    self.assertEqual(len(said), count)
+
+    def test_the_same_samples_come_whatever_the_number_of_workers(self):
+        from atoll import _library as library
+
+        for workers in (0, 1, 3):
+            island = island_of(orders={7: library.Order(library.STAND_AT, step=20, position=61)})
+            said = [samples for step, _, samples in trained(island, workers=workers, batch=3) if step < 30]
+            first = said if workers == 0 else first
+            self.assertEqual(said, first)
+        order = [sample for samples in said[:7] for sample in samples]
+        self.assertEqual(len(set(order)), 21)
+
+    def test_samples_that_were_prepared_and_are_another_island_s_now_do_not_come(self):
+        """Data are dealt anew from a position on that lies inside of a batch which the workers have prepared."""
+        from atoll import _library as library
+
+        before = {"classes": 2, "stretches": [{"from": 0, "classes": [{"number": 0, "next": 0}, {"number": 1, "next": 0}]}]}
+        after = {"classes": 2, "stretches": [*before["stretches"], {"from": 25, "classes": [{"number": 1, "next": 13}]}]}
+        for workers in (0, 2):
+            island = island_of(orders={5: library.Order(library.NONE, data=after)}, data=before)
+            said = [sample for step, _, samples in trained(island, workers=workers, batch=3, items=1000) if step < 20 for sample in samples]
+            data = island.dataset(list(range(1000)))
+            island.deal(before)
+            expected = data.indices(0, 25)
+            island.deal(after)
+            self.assertEqual(said, expected + data.indices(25, 35))
+
+    def test_passes(self):
+        from atoll.torch import Alone, TorchIsland
+
+        island, (model, opt) = TorchIsland(Alone({"training": {"steps": 14}}), {}), optimizer_of()
+        loader, passes = island.loader(list(range(10)), batch_size=2), []
+        with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt):
+            for epoch in loader.epochs():
+                samples = []
+                for batch in loader:
+                    samples += batch.tolist()
+                    opt.step()
+                passes.append((epoch, samples))
+        self.assertEqual([epoch for epoch, _ in passes], [0, 1, 2])
+        self.assertEqual([sorted(samples) for _, samples in passes[:2]], [list(range(10))] * 2)
+        self.assertNotEqual(passes[0][1], passes[1][1])
+        self.assertEqual((len(passes[2][1]), len(loader)), (8, 5))
+
+    def test_alone_it_is_killed_and_goes_on_bit_for_bit(self):
+        import torch
+
+        with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as killed:
+            run = lambda folder, workers, **more: subprocess.run(  # noqa: E731
+                program("follows", 45, folder, workers), env={**WITHOUT, **more}, capture_output=True, text=True, timeout=120
+            )
+            self.assertEqual(run(whole, 0).returncode, 0)
+            self.assertEqual(run(killed, 2, DIES_AT="24").returncode, 9)
+            again = run(killed, 1)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertRegex(again.stderr, "goes on after step 20")
+            self.assertRegex(again.stderr, r"step 45: training loss .*, doubled .*, held-out loss ")
+            ends = [torch.load(folder + "/alone.pt") for folder in (whole, killed)]
+            for name, values in ends[0]["model"].items():
+                self.assertTrue(torch.equal(values, ends[1]["model"][name]))
+            lines = [[json.loads(line) for line in pathlib.Path(folder, "alone.steps").read_text().splitlines()] for folder in (whole, killed)]
+            kept = {line["step"]: line for line in lines[1]}  # the later ones of those that were done twice
+            self.assertEqual(list(kept.values()), lines[0])
+            passed = [sample for line in lines[0][:40] for sample in line["samples"]]
+            self.assertEqual(sorted(passed), list(range(240)))
+
+
+@needs_torch
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class TrainIslands(Followed):
+    """Two islands of the real executable."""
+
+    def plain(self):
+        with tempfile.TemporaryDirectory() as folder:
+            import torch
+
+            done = subprocess.run(program("follows", STEPS, folder), env=WITHOUT, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return torch.load(folder + "/alone.pt")["loss"]
+
+    def test_a_trainer_is_killed(self):
+        plain = self.plain()
+        for strategy in STRATEGIES:
+            with self.subTest(strategy), tempfile.TemporaryDirectory() as folder:
+                settings = {"folder": folder, "workers": 2, "pause": 0.01}
+                process = self.local(folder, f"{PYTHON} '{HERE}/train_loops.py' follows", settings, STEPS, STRATEGIES[strategy])
+                self.goes_on(folder, process, "train_loops.py")
+                names = ["island-1", "island-2"]
+                self.follow_the_run(folder, names, rate)
+                self.assertLess(self.have_the_exported_model(folder, names, tensors_of(folder + "/model.safetensors")), 1.5 * plain + 0.01)
+
+
+@needs_torch
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class TrainAgents(Agents, Followed):
+    def agent(self, name, loop="follows", *options):
+        token = ["--join", self.said("token", "create", "-q", "--state", self.state("coordinator"))] if name not in self.running else []
+        trainer = f"own={PYTHON} '{HERE}/train_loops.py' {loop}"
+        self.begin(name, "agent", "--state", self.state(name), "--name", name, "--bind", "tcp://127.0.0.1:*", "--trainer", trainer, *token, *options)
+
+    def reaches(self, name, step):
+        self.wait_until(lambda: (self.steps_of(self.folder.name, name) or [{"step": -1}])[-1]["step"] >= step)
+
+    def test_one_joins_late_and_its_agent_is_killed_and_comes_back(self):
+        path = pathlib.Path(self.state("run.toml"))
+        path.write_text(
+            f"[run]\nname = 'follows'\n[trainer]\nname = 'own'\n[trainer.settings]\nfolder = '{self.folder.name}'\nworkers = 1\npause = 0.02\ngates = {{'40' = 'joined', '200' = 'back'}}\n"
+            f"[training]\nsteps = {STEPS}\n[strategy]\n{STRATEGIES['diloco']}\n[islands]\nmin = 1\nmax = 2\n[checkpoint]\nevery_rounds = 1\n"
+        )
+        self.agent("a")
+        run = self.said("submit", "-q", str(path), "--state", self.state("coordinator"))
+        self.reaches("a", 30)
+        self.agent("b")
+        self.wait_until(lambda: self.steps_of(self.folder.name, "b"))
+        self.assertGreaterEqual(self.steps_of(self.folder.name, "b")[0]["step"], 30)
+        pathlib.Path(self.state("joined")).touch()
+        joined = self.steps_of(self.folder.name, "b")[0]["step"]
+        self.reaches("b", joined + 25)
+        self.running["b"].kill()
+        self.running["b"].wait()
+        killed = len(self.steps_of(self.folder.name, "b"))
+        time.sleep(0.5)  # in which the other goes on
+        self.agent("b")
+        self.wait_until(lambda: len(self.steps_of(self.folder.name, "b")) > killed)
+        pathlib.Path(self.state("back")).touch()
+        self.waited(run)
+        self.wait_until(lambda: all(pathlib.Path(self.state(name) + ".pt").exists() for name in "ab"))
+        self.said("export", run, "-o", self.state("model.safetensors"), "--state", self.state("coordinator"))
+        self.follow_the_run(self.folder.name, "ab", rate)
+        self.have_the_exported_model(self.folder.name, "ab", tensors_of(self.state("model.safetensors")))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
