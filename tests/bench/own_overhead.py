@@ -78,32 +78,54 @@ def python_loop():
     print(f"{1e6 * statistics.median(took):.1f}")
 
 
-def real_loop():
-    """Steps of a small model whose work is done between two of the library's: only the library's part is timed."""
+def real_loop(kind, width):
+    """Steps of a small model, and the processor's time of the library's part alone: of what comes between a step's work and the next one's."""
+    import itertools
+
     import torch
 
     import atoll.torch
 
     torch.set_num_threads(1)
     island = atoll.torch.join()
-    model = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(4)])
-    opt, xs = torch.optim.AdamW(model.parameters()), torch.randn(64, 128)
-    island.start(model, opt)
-    ours, steps, done = [], [], None
-    for _ in island.steps():
-        begin = time.perf_counter()
-        if done is not None:
-            ours.append(begin - done)
+    model = torch.nn.Sequential(*[torch.nn.Linear(int(width), int(width)) for _ in range(4)])
+    opt, xs = torch.optim.AdamW(model.parameters()), torch.randn(64, int(width))
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1.0)
+    steps, took, ours = STEPS // 10, 0.0, 0.0
+
+    def work():
         loss = (model(xs) - xs).pow(2).mean()
         opt.zero_grad()
         loss.backward()
         opt.step()
-        done = time.perf_counter()
-        steps.append(done - begin)
-        island.done(loss, samples=64)
-        if len(ours) == STEPS // 5:
-            break
-    print(f"{1e6 * statistics.median(ours):.0f} µs, and the step itself {1e3 * statistics.median(steps):.2f} ms")
+        sched.step()
+        return loss
+
+    def ends():
+        print(f"{1e6 * ours / steps:.0f} µs, and the step itself {1e3 * took / steps:.2f} ms")
+        os._exit(0)
+
+    if kind == "old":
+        island.start(model, opt, scheduler=sched)
+        for step in island.steps():
+            begin = time.thread_time()
+            ours += begin - done if step else 0
+            loss = work()
+            done = time.thread_time()
+            took += done - begin
+            island.done(loss, samples=64)
+            if step == steps:
+                ends()
+    with island.train(model, opt, scheduler=sched):
+        for step in island.batches(itertools.count(), samples=64):
+            begin = time.thread_time()
+            ours += begin - done if step else 0
+            loss = work()
+            done = time.thread_time()
+            took += done - begin
+            island.log(loss=loss)
+            if step == steps:
+                ends()
 
 
 def copies(millions):
@@ -166,9 +188,12 @@ def main():
         subprocess.run(["cc", "-O2", include, source, library, f"-Wl,-rpath,{build}", "-o", program], check=True)
         print(f"a step in C: {measured([program])} µs")
     print(f"a step in Python: {measured([sys.executable, __file__, 'loop'])} µs")
-    print(f"a step in Python beside a real one: {measured([sys.executable, __file__, 'real'])}")
+    for width in ("100", "640"):
+        for kind in ("old", "new"):
+            said = measured([sys.executable, __file__, "real", kind, width])
+            print(f"beside the work of a step, {'island.train()' if kind == 'new' else 'island.steps()'}: {said}")
     copies(int(sys.argv[2]) if len(sys.argv) > 2 else 16)
 
 
 if __name__ == "__main__":
-    {"loop": python_loop, "real": real_loop}.get(sys.argv[1], main)()
+    {"loop": python_loop, "real": real_loop}.get(sys.argv[1], lambda *given: main())(*sys.argv[2:])

@@ -160,7 +160,7 @@ class TorchLoops(TrueLoops, unittest.TestCase):
                 agent.lay_out()
                 said = agent.round(1, 3)
                 self.assertEqual((said[0]["steps"], said[0]["position"]), (3, 18))
-                self.assertIsNotNone(said[0]["loss"])
+                self.assertEqual(said[0].get("loss") is None, framework == "huggingface")  # whose own data and loss nobody has seen
                 self.assertEqual(agent.stop(), 0, agent.text())
 
     def test_parameters_of_half_precision_are_float32_in_the_arena(self):

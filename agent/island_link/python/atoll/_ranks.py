@@ -19,7 +19,7 @@ from ._library import Order
 from ._shards import Box, ShardedArena
 
 _BATCH_SECONDS = 0.5  # of steps that ranks do between two words of rank 0
-_ALONE_SECONDS = 0.05  # of steps that the only rank does between two words to its agent, in island.train()
+_ALONE_SECONDS = 0.1  # of steps that the only rank does between two words to its agent, in island.train()
 _A_STEP = Order(library.STEP)
 _OF_ALL_RANKS = library.STOP, library.STAND_AT, library.EVALUATE, library.SAVE, library.MERGE, library.REPORT
 _PATIENCE_SECONDS = 3.0  # with ranks that have not come, before it is said who is waited for
@@ -102,6 +102,7 @@ class RankedIsland(Island):
         self._batch_began = 0.0
         self._boxes: list[Box] = []  # of sharded parameters: what this rank has of each
         self._sharded: Optional[ShardedArena] = None
+        self._steps_of_run = self.training.get("steps")
         self._reports_beside = False  # rank 0's numbers come from a GPU while it goes on: it asks no other rank for its own
 
     def wants_step(self) -> bool:
@@ -130,13 +131,28 @@ class RankedIsland(Island):
         self._in_hand = _A_STEP
         return True
 
+    def _count(self, loss: Any, samples: int, tokens: int) -> None:
+        """A step that is done, and not answered yet."""
+        if loss is not None:
+            self._losses.append(loss)
+        self.step += 1
+        self.position += samples
+        self._stood = self.step
+        owed = self._owed
+        owed[0] += 1
+        owed[1] += samples
+        owed[2] += tokens
+
+    def _count_and_take_free(self, loss: Any, samples: int) -> None:
+        """done() and wants_step() in a few lines, where another step is free: beside a step's work a call costs several times what it does alone."""
+        self._count(loss, samples, samples * self._tokens_per_sample)
+        if self._steps_of_run:
+            self.progress = max(self.progress, min(1.0, (self.step + 1) / self._steps_of_run))
+        self._take_free()
+
     def _next_alone(self) -> bool:
         """One rank. In island.train() it asks its agent once for as many steps as are free and take a moment: beside the work of a step each call costs
         several times what it does in an empty loop."""
-        if self._free > 0 and self._enough is None:
-            steps = self.training.get("steps")
-            self.progress = max(self.progress, min(1.0, (self.step + 1) / steps)) if steps else self.progress
-            return self._take_free()
         try:
             self._answer_owed()
         except LinkError as failure:
@@ -265,14 +281,8 @@ class RankedIsland(Island):
             raise Misused("island.done() without a step: loop over island.steps()")
         if self._in_hand.kind == library.GRADIENT:
             raise Misused("the run's strategy exchanges gradients: call island.reduce_gradients(loss, samples=…) before opt.step()")
-        if loss is not None:
-            self._losses.append(loss)
         self._note(metrics)
-        self.step += 1
-        self.position += samples
-        self._stood = self.step
-        done = (1, samples, samples * self._tokens_per_sample if tokens is None else tokens)
-        self._owed = [owed + more for owed, more in zip(self._owed, done)]
+        self._count(loss, samples, samples * self._tokens_per_sample if tokens is None else tokens)
         self._in_hand = None
 
     def reduce_gradients(self, loss: Any, samples: int, tokens: Optional[int] = None) -> None:

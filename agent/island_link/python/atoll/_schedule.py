@@ -34,7 +34,10 @@ class Schedule:
         self.name, self._scheduler = name, scheduler
         self.by_loss = isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
         self._optimizers = list({id(one): one for one in self._optimizers_of(scheduler)}.values())
-        self._base = 0 if self.by_loss else self._count()
+        self._counter = scheduler
+        while isinstance(self._counter, lr_scheduler.ChainedScheduler):  # whose own counter some versions lack
+            self._counter = self._counter._schedulers[0]
+        self._base = 0 if self.by_loss else int(self._counter.last_epoch)
         try:
             self._first = copy.deepcopy(scheduler.state_dict()), [self._hyperparameters(one) for one in self._optimizers]
         except Exception:  # a scheduler whose state cannot be copied can be moved forwards alone
@@ -51,15 +54,9 @@ class Schedule:
     def _hyperparameters(optimizer: Any) -> list:
         return [{key: copy.deepcopy(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
 
-    def _count(self) -> int:
-        scheduler = self._scheduler
-        while isinstance(scheduler, lr_scheduler.ChainedScheduler):  # whose own counter some versions lack
-            scheduler = scheduler._schedulers[0]
-        return int(scheduler.last_epoch)
-
     def stood_at(self) -> int:
         """How often it was stepped since it was given."""
-        return self._count() - self._base
+        return int(self._counter.last_epoch) - self._base
 
     def stand_at(self, step: int) -> Optional[str]:
         """Moves it; gives why it could not be moved."""
@@ -105,13 +102,14 @@ class Schedules:
             if scheduler_in(one) is None:
                 raise Refused(f"scheduler[{number}] is of type {type(one).__name__}; a learning-rate scheduler of torch.optim.lr_scheduler is taken")
         self._followed = [Schedule(f"scheduler[{number}]", scheduler_in(one)) for number, one in enumerate(self.given)]
+        self._moved = [schedule for schedule in self._followed if not schedule.by_loss]
         found = [(path, scheduler_in(leaf)) for path, leaf, _ in _state.leaves(state)]
         self._stepped_by_loop = [Schedule(path, one) for path, one in found if one is not None]
 
     def stand_at(self, step: int) -> None:
         """Before each step. Errors: Refused where one of those that follow cannot."""
-        for schedule in self._followed:
-            why = None if schedule.by_loss else schedule.stand_at(step)
+        for schedule in self._moved:
+            why = None if schedule.stood_at() == step else schedule.stand_at(step)
             if why:
                 raise Refused(f"{schedule.name} cannot stand at step {step}: {why}")
 

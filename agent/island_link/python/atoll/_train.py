@@ -9,6 +9,7 @@ does k steps; of several (a GAN's) those that step on one batch do one step.
 from __future__ import annotations
 
 import types
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
 import torch
@@ -26,10 +27,10 @@ def inner_optimizer(optimizer: Any) -> Any:
         optimizer = inner
 
 
-def hook_steps(optimizer: Any, before: Callable[[], None], after: Callable[[], None]) -> Callable[[], None]:
+def hook_steps(optimizer: Any, before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
     """Calls `before` and `after` around each step that is done; what is returned takes them away again."""
     if hasattr(optimizer, "register_step_post_hook"):
-        hooks = [optimizer.register_step_pre_hook(lambda *given: before()), optimizer.register_step_post_hook(lambda *given: after())]
+        hooks = [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
         return lambda: [hook.remove() for hook in hooks] and None
     inner, own = optimizer.step, vars(optimizer).get("step")  # PyTorch 1.13, whose schedulers put a step of theirs into the optimiser, too
 
@@ -62,7 +63,7 @@ class Training:
         self._over = False
         self._samples = 0  # handed out since the last step
         self._reduced = False
-        self._logged: list[Any] = []
+        self.logged: list[Any] = []  # losses since the last step, detached
 
     @property
     def position(self) -> int:
@@ -83,7 +84,7 @@ class Training:
             raise Refused("strategies that exchange gradients take one optimiser in island.train(): its step comes once all gradients are there")
         self._steps = [0] * len(optimizers)
         for number, optimizer in enumerate(optimizers):
-            self._unhooks.append(hook_steps(optimizer, self._before_step, lambda number=number: self._after_step(number)))
+            self._unhooks.append(hook_steps(optimizer, self._before_step, partial(self._after_step, number)))
         self._island._training = self
         return self
 
@@ -103,26 +104,23 @@ class Training:
             if kind is None:
                 self._island.leave()
 
-    def _before_step(self) -> None:
+    def _before_step(self, *given: Any) -> None:
         order = self._island._in_hand
         if order is not None and order.kind == library.GRADIENT:
-            self._reduced = bool(self._logged)
+            self._reduced = bool(self.logged)
             self._island.reduce_gradients(self._loss(), self._samples)
 
-    def _after_step(self, number: int) -> None:
+    def _after_step(self, number: int, *given: Any) -> None:
         self._steps[number] += 1
 
     def _loss(self) -> Any:
         """The mean of what was logged in this step, on its device."""
-        logged, self._logged = self._logged, []
-        if len(logged) < 2:
-            return logged[0] if logged else None
+        if len(self.logged) < 2:
+            return self.logged.pop() if self.logged else None
+        logged, self.logged = self.logged, []
         if any(isinstance(one, torch.Tensor) for one in logged):
             return torch.stack([torch.as_tensor(one).detach().float().reshape(()) for one in logged]).mean()
         return sum(logged) / len(logged)
-
-    def log(self, loss: Any) -> None:
-        self._logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     def took(self, samples: int) -> None:
         self._samples += samples
@@ -134,6 +132,10 @@ class Training:
             return False
         if island._in_hand is None:  # the first batch
             self._over = not island.wants_step()
+        if steps == 1 and island._free > 0 and island._enough is None:
+            island._count_and_take_free(self._loss(), self._samples)
+            self._samples, self._steps = 0, [0] * len(self._steps)
+            return True
         for number in range(steps):
             self._done() if number == 0 else island.done(samples=0)
             self._over = self._over or not island.wants_step()

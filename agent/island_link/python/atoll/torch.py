@@ -98,8 +98,9 @@ class TorchIsland(RankedIsland):
         loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
         """
         if loss is not None:
-            training_of(self).log(loss)
-        self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
+            training_of(self).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        if metrics:
+            self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
 
     def start(
         self,
@@ -176,7 +177,8 @@ class TorchIsland(RankedIsland):
         self._tell_of(_schedule.counters(self.state) + self._schedules.jumped(before, self.step), before)
 
     def _stand(self):
-        super()._stand()
+        if self._stood != self.step:
+            super()._stand()
         self._checked = False
         self._schedules.stand_at(self.step)
 
