@@ -1,4 +1,4 @@
-"""Programs over island.train(): `train_loops.py follows|gan|scaled|reduces|counts [ALONE STEPS FOLDER]`. Run by train_test.py."""
+"""Programs over island.train(): `train_loops.py follows|gan|reduces|leaves [STEPS FOLDER WORKERS]`. Run by train_test.py."""
 
 import json
 import os
@@ -112,5 +112,13 @@ def reduces():
             island.log(loss=0.5)
 
 
+def leaves():
+    """A loop over data that end before the run."""
+    island, model, opt, _ = parts(40)
+    with island.train(model, opt):
+        for _ in island.batches(range(3), samples=2):
+            opt.step()
+
+
 if __name__ == "__main__":
-    {"follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])
+    {"leaves": leaves, "follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])

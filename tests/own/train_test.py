@@ -209,6 +209,15 @@ class Traps(unittest.TestCase):
                     one.enough("it is good")
         self.assertEqual((one.complete, one.step), (True, 5))
 
+    def test_an_agent_is_told_of_a_loop_that_ends_before_the_run(self):
+        with FakeAgent(program("leaves")) as agent:
+            agent.lay_out()
+            agent.link.send("plan", until_step=50, publish=[], merge=[])
+            failed = agent.expect("failed")
+            self.assertIn("the loop was left after step 3 of 100, and the run goes on", failed["why"])
+            self.assertTrue(failed["permanent"])
+            self.assertEqual(agent.process.wait(60), 1)
+
     def test_misuse_is_one_line(self):
         import torch
 

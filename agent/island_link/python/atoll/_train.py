@@ -92,17 +92,17 @@ class Training:
         for unhook in self._unhooks:
             unhook()
         try:
-            if kind is None and self.goes_on():
-                island = self._island
-                steps = island.training.get("steps")
-                raise Misused(
-                    f"the loop was left after step {island.step}{f' of {steps}' if steps else ''}, and the run goes on: let it take batches until there are no "
-                    "more, or say island.enough(why), which ends the run for all islands"
-                )
+            ended = kind is None and not self.goes_on()
         finally:
             self._island._training = None
-            if kind is None:
-                self._island.leave()
+        if ended:
+            self._island.leave()
+        elif kind is None:  # the agent, which is still there, is told by whoever ends the program
+            steps = self._island.training.get("steps")
+            raise Misused(
+                f"the loop was left after step {self._island.step}{f' of {steps}' if steps else ''}, and the run goes on: let it take batches until there are no "
+                "more, or say island.enough(why), which ends the run for all islands"
+            )
 
     def _before_step(self, *given: Any) -> None:
         order = self._island._in_hand
