@@ -14,7 +14,7 @@ STRATEGIES = {
     "noloco": "name = 'noloco'\ninner_steps = 10",
     "eager-diloco": "name = 'eager-diloco'\ninner_steps = 10",
     "co2": "name = 'co2'\ninner_steps = 10",
-    "fedbuff": "name = 'fedbuff'\ninner_steps = 20\nquorum = 1",
+    "fedbuff": "name = 'fedbuff'\ninner_steps = 10",
     "decoupled-diloco": "name = 'decoupled-diloco'\ninner_steps = 10\nquorum = 2\nfragments = 2\ngrouping = 'balanced'",
     "data-parallel": "name = 'data-parallel'",
 }
