@@ -12,9 +12,9 @@ namespace {
 using nlohmann::json;
 
 constexpr Duration kShortest = std::chrono::milliseconds(200);
-constexpr Duration kLongest = std::chrono::seconds(30);
+constexpr Duration kLongestProbe = std::chrono::seconds(30);
 constexpr Duration kLate = std::chrono::seconds(4);  // after the last turn
-constexpr Duration kBetween = std::chrono::milliseconds(250);
+constexpr Duration kAskEvery = std::chrono::milliseconds(250);
 
 // Whether each connected island has told of its path from every other one.
 bool all_told(const json& islands, double measurement) {
@@ -35,9 +35,9 @@ bool all_told(const json& islands, double measurement) {
 }  // namespace
 
 Result<json> measure_paths(CoordinatorClient& client, Duration each, std::ostream& err) {
-  if (each < kShortest || each > kLongest) {
+  if (each < kShortest || each > kLongestProbe) {
     return Error{Code::invalid_argument, "--probe: a path is measured for " + human_duration(kShortest) + " to " +
-                                             human_duration(kLongest) + ", not " + human_duration(each)};
+                                             human_duration(kLongestProbe) + ", not " + human_duration(each)};
   }
   ATOLL_ASSIGN(const json asked,
                client.ask("measure_paths", {{"each_ms", std::chrono::duration_cast<std::chrono::milliseconds>(each).count()}}));
@@ -46,7 +46,7 @@ Result<json> measure_paths(CoordinatorClient& client, Duration each, std::ostrea
   err << "measures the paths between " << others + 1 << " islands: " << human_duration(each * others) << std::endl;
   const TimePoint end = now() + each * others + kLate;
   for (;;) {
-    pause_between_questions(kBetween);
+    pause_between_questions(kAskEvery);
     ATOLL_ASSIGN(json islands, client.ask("islands", json::object()));
     if (all_told(islands, measurement) || now() >= end) {
       return islands;

@@ -1,5 +1,5 @@
 // `atoll doctor`: whether this machine is fit to be an island, a coordinator or an operator's, and what to do where it is not.
-#include "cli/doctor.hpp"
+#include "cli/doctor/doctor.hpp"
 
 #include <algorithm>
 #include <array>

@@ -12,7 +12,7 @@
 
 #include "cli/command.hpp"
 #include "cli/command_line.hpp"
-#include "cli/doctor.hpp"
+#include "cli/doctor/doctor.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "cli/state_directory.hpp"
 #include "tests/catch.hpp"

@@ -1,23 +1,21 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include "agent/host/blas_kernels.hpp"
 #include "agent/island_link/arena.hpp"
 #include "agent/service/data_access.hpp"
 #include "cli/command_places.hpp"
-#include "cli/doctor.hpp"
+#include "cli/doctor/doctor.hpp"
 #include "cli/settings_file.hpp"
 #include "cli/trainer_module.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
-#include "transport/base/file_descriptor.hpp"
 #include "transport/zmq/tcp_tuning.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -29,7 +27,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kFewDescriptors = 4096;
 constexpr std::uint64_t kSmallBuffer = 2ULL << 20;  // 20 MB/s over 100 ms
 constexpr std::uintmax_t kLittleSpace = std::uintmax_t{1} << 30;
-constexpr double kSlowDisk = 20e6;  // bytes a second: a checkpoint of a gigabyte takes a minute
 constexpr const char* kSharedMemory = "/dev/shm";
 constexpr const char* kArenaPrefix = "atoll-i-";  // of the arenas that agents make (agent/service)
 
@@ -73,11 +70,6 @@ Finding look_at_device() {
               (usable ? "" : "; this user may not open /dev/nvidiactl")};
 }
 
-std::uintmax_t free_bytes(const fs::path& folder) {
-  struct statvfs facts {};
-  return ::statvfs(folder.c_str(), &facts) == 0 ? std::uintmax_t{facts.f_bavail} * facts.f_frsize : 0;
-}
-
 // What agents that were killed left behind goes.
 Finding look_at_shared_memory(const std::optional<RunSpec>& run) {
   const std::size_t removed = island_link::remove_abandoned_arenas(kSharedMemory, kArenaPrefix).size();
@@ -90,11 +82,12 @@ Finding look_at_shared_memory(const std::optional<RunSpec>& run) {
             place + ", and the run's model takes " + human_bytes(static_cast<std::uint64_t>(arena)) + " there: mount -o remount,size=… " +
                 kSharedMemory + ", or of a container --shm-size" + cleared};
   }
+  const std::string more = std::string(": for a larger model mount -o remount,size=… ") + kSharedMemory + ", or of a container --shm-size";
   return {"memory", free < kLittleSpace ? Health::doubtful : Health::good,
           place +
               (arena > 0 ? ", of which the run's model takes " + human_bytes(static_cast<std::uint64_t>(arena))
                          : ", where models being trained lie, 4 bytes a parameter") +
-              cleared};
+              (free < kLittleSpace ? more : "") + cleared};
 }
 
 Finding look_at_descriptors() {
@@ -103,46 +96,6 @@ Finding look_at_descriptors() {
   return limit < kFewDescriptors ? Finding{"descriptors", Health::doubtful,
                                            text + ", some eight for each island; raise it (ulimit -Hn, LimitNOFILE of systemd)"}
                                  : Finding{"descriptors", Health::good, text};
-}
-
-Finding look_at_state(const fs::path& state) {
-  struct stat facts {};
-  if (::stat(state.c_str(), &facts) != 0) {
-    return {"state", Health::good, state.string() + " is not there yet: this machine has joined nothing"};
-  }
-  if ((facts.st_mode & 0077) != 0) {
-    return {"state", Health::bad, state.string() + " holds keys and can be read by others: chmod 700 " + state.string()};
-  }
-  const std::uintmax_t free = free_bytes(state);
-  return {"state", free < kLittleSpace ? Health::doubtful : Health::good,
-          state.string() + " is its owner's alone, " + human_bytes(free) + " are free there for checkpoints"};
-}
-
-// Writes a file of a checkpoint's kind and syncs it.
-std::optional<Finding> look_at_disk(const fs::path& state) {
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  constexpr std::size_t kBlocks = 32;
-  std::error_code failure;
-  if (!fs::is_directory(state, failure)) {
-    return std::nullopt;
-  }
-  const fs::path path = state / ".doctor";
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string block(kBlock, 'x');
-  const TimePoint begin = now();
-  bool good = file.is_open();
-  for (std::size_t i = 0; good && i < kBlocks; ++i) {
-    good = ::write(file.get(), block.data(), block.size()) == static_cast<ssize_t>(block.size());
-  }
-  good = good && ::fsync(file.get()) == 0;
-  const double took = seconds(now() - begin);
-  ::unlink(path.c_str());
-  if (!good) {
-    return Finding{"disk", Health::bad, "nothing can be written to " + state.string() + ": make room, or see who owns it"};
-  }
-  const double rate = static_cast<double>(kBlock * kBlocks) / std::max(took, 1e-6);
-  return Finding{"disk", rate < kSlowDisk ? Health::doubtful : Health::good,
-                 "checkpoints are written with " + human_bytes(static_cast<std::uint64_t>(rate)) + " a second"};
 }
 
 void look_at_data(const AgentSettings& settings, std::vector<Finding>& findings) {
@@ -233,11 +186,8 @@ std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::pat
                                    look_at_device(),
                                    look_at_shared_memory(run),
                                    look_at_descriptors(),
-                                   judge_connections(tcp_facts()),
-                                   look_at_state(state)};
-  if (std::optional<Finding> disk = look_at_disk(state)) {
-    findings.push_back(*std::move(disk));
-  }
+                                   judge_connections(tcp_facts())};
+  std::ranges::move(look_at_state_directory(state), std::back_inserter(findings));
   if (const Result<AgentSettings> settings = read_agent_settings(state, config)) {
     look_at_data(*settings, findings);
   } else {

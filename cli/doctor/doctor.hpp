@@ -47,6 +47,13 @@ struct TcpFacts;  // transport/zmq/tcp_tuning.hpp
 // How the kernel controls congestion, and how much its buffers let a connection carry over a far path.
 Finding judge_connections(const TcpFacts& facts);
 
+// Of the file system that the state directory is on, by its magic number (statfs): one of a network, in memory, or mounted noexec.
+std::optional<Finding> judge_file_system(const std::filesystem::path& state, std::uint64_t type, bool no_exec, bool coordinator);
+// The state directory, its file system and its disk.
+std::vector<Finding> look_at_state_directory(const std::filesystem::path& state);
+// What this user may still write there.
+std::uintmax_t free_bytes(const std::filesystem::path& folder);
+
 // Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
 // data sets.
 std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,

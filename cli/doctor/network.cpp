@@ -9,7 +9,7 @@
 #include "agent/storage/membership_file.hpp"
 #include "cli/coordinator_client.hpp"
 #include "cli/dial.hpp"
-#include "cli/doctor.hpp"
+#include "cli/doctor/doctor.hpp"
 #include "cli/state_directory.hpp"
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
