@@ -1,25 +1,32 @@
-// `atoll agent`: one island, in the foreground; and `check`, which reads what it keeps.
+// `atoll agent`: one island, in the foreground; `check`, which reads what it keeps; and `atoll join`, the agent by the line that `up`
+// prints.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "agent/service/driver.hpp"
 #include "agent/storage/check.hpp"
+#include "agent/storage/membership_file.hpp"
 #include "cli/command.hpp"
+#include "cli/dial.hpp"
 #include "cli/join_token_source.hpp"
 #include "cli/local/uplink.hpp"
 #include "cli/settings_file.hpp"
 #include "cli/state_directory.hpp"
 #include "cli/views/printable.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/store_address.hpp"
 #include "transport/http/object_store.hpp"
+#include "transport/identity/join_token.hpp"
 
 namespace atl {
 namespace {
@@ -214,27 +221,9 @@ Command check_agent_command() {
   return command;
 }
 
-}  // namespace
-
-Command agent_command() {
-  auto options = std::make_shared<AgentCommandOptions>();
-  Command command;
-  command.name = "agent";
-  command.summary = "runs an island's agent in the foreground until SIGTERM or Ctrl-C";
-  command.details =
-      "The first time with a join token (atoll token create prints one): in a file (--join-file), on standard input\n"
-      "(--join-file -) or in $ATOLL_JOIN_TOKEN. `ps` shows a token after --join. After that the island is known by its key.\n"
-      "Runs read nothing but what --data and --allow-data name, and start nothing but what --trainer names. SIGTERM finishes the round in "
-      "hand, with the\n"
-      "steps done so far, and leaves; so do the leave file and the leave command, for machines that are taken away at short notice.";
-  command.options = {
-      {"--join-file",
-       "the file of a join token, to enrol this island; - for standard input (else $ATOLL_JOIN_TOKEN)",
-       &options->join_file,
-       false,
-       {},
-       Completes::files},
-      {"--join", "a join token itself, which others on this machine can see", &options->join},
+// What an island is and may do, whoever starts it.
+std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOptions>& options) {
+  return {
       {"--state", "state directory (else $ATOLL_STATE, else ~/.local/state/atoll)", &options->state, false, {}, Completes::folders},
       {"--config",
        "TOML with these options' values: data = [\"corpus=/srv/text\"], uplink = \"50mbit\" (else agent.toml in the state directory, if "
@@ -254,7 +243,6 @@ Command agent_command() {
        &options->trainers},
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--trainer-folder", "NAME=DIR: where that trainer is started (else the agent's working directory)", &options->trainer_folders},
-      {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},
       {"--bind", "where other islands reach it, tcp://HOST:PORT (else port 4401, or the one it had before)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},
       {"--uplink",
@@ -279,12 +267,94 @@ Command agent_command() {
       {"--keep-ended",
        "for how many days the newest checkpoint of a run that ended stays here, or forever; the older ones go a day after the end",
        &options->keep_ended},
-      {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed},
-      {"--insecure", "no encryption; loopback only", &options->insecure}};
+      {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed}};
+}
+
+// TOKEN@HOST:PORT, or TOKEN alone, which holds an address. One that joined before needs none; where the first time cannot succeed, it is
+// said before anything is waited for.
+Status take_line(const Invocation& invocation, const std::string& line, AgentCommandOptions& options) {
+  constexpr Duration kAnswersWithin = std::chrono::seconds(5);
+  ATOLL_ASSIGN(const std::filesystem::path state, state_directory(options.state, invocation.environment));
+  const Result<agent::CoordinatorPlace> place = agent::read_coordinator(state);
+  ATOLL_ASSIGN(const std::string given, join_token_text(invocation, line, ""));
+  if (given.empty()) {
+    return place || place.error().code != Code::not_found
+               ? Status()
+               : Error{Code::not_found,
+                       "this machine has joined nothing yet: type the whole line that `atoll up` prints on the first machine, atoll join "
+                       "TOKEN@HOST:PORT"};
+  }
+  const std::size_t at = given.rfind('@');
+  ATOLL_ASSIGN(const JoinToken token, join_token_from_text(given.substr(0, at)));
+  std::string coordinator = token.coordinator_address;
+  if (at != std::string::npos) {
+    ATOLL_ASSIGN(const Address address, parse_address(given.substr(at + 1)));
+    coordinator = to_string(address);
+  }
+  if (place && place->key != token.coordinator_key) {
+    return Error{Code::conflict, "this machine's island belongs to another coordinator, at " + printable(place->address) +
+                                     "; for one more island here give another --state"};
+  }
+  options.coordinator = coordinator;
+  if (place) {
+    return {};  // the same line again
+  }
+  ATOLL_TRY(check_expiry(token, now()));
+  ATOLL_ASSIGN(const Address address, parse_address(coordinator));
+  if (const Result<Dialled> dialled = dial(address, kAnswersWithin); !dialled) {
+    return Error{Code::unavailable, "the coordinator at " + coordinator + " cannot be reached: " + dialled.error().why};
+  }
+  options.join = given.substr(0, at);
+  return {};
+}
+
+}  // namespace
+
+Command agent_command() {
+  auto options = std::make_shared<AgentCommandOptions>();
+  Command command;
+  command.name = "agent";
+  command.summary = "runs an island's agent in the foreground until SIGTERM or Ctrl-C";
+  command.details =
+      "The first time with a join token (atoll token create prints one): in a file (--join-file), on standard input\n"
+      "(--join-file -) or in $ATOLL_JOIN_TOKEN. `ps` shows a token after --join. After that the island is known by its key.\n"
+      "Runs read nothing but what --data and --allow-data name, and start nothing but what --trainer names. SIGTERM finishes the round in "
+      "hand, with the\n"
+      "steps done so far, and leaves; so do the leave file and the leave command, for machines that are taken away at short notice.";
+  command.options = {{"--join-file",
+                      "the file of a join token, to enrol this island; - for standard input (else $ATOLL_JOIN_TOKEN)",
+                      &options->join_file,
+                      false,
+                      {},
+                      Completes::files},
+                     {"--join", "a join token itself, which others on this machine can see", &options->join},
+                     {"--coordinator", "the coordinator's address, if it is not the one joined at", &options->coordinator},
+                     {"--insecure", "no encryption; loopback only", &options->insecure}};
+  std::ranges::move(island_options(options), std::back_inserter(command.options));
   command.subcommands = {check_agent_command()};
   command.run = [options, described = command.options](Invocation& invocation) {
     const Status configured = read_config(invocation, *options, described);
     return configured ? run_island(invocation, *options) : report(invocation, configured.error());
+  };
+  return command;
+}
+
+Command join_command() {
+  auto options = std::make_shared<AgentCommandOptions>();
+  auto line = std::make_shared<std::string>();
+  Command command;
+  command.name = "join";
+  command.summary = "makes this machine an island by the line that `atoll up` prints elsewhere, and runs its agent in the foreground";
+  command.details =
+      "The token holds the coordinator's key, so nobody else can pose as it, and is good once; HOST:PORT is where this machine finds the\n"
+      "coordinator. After that `atoll join` alone goes on, and so does `atoll agent`, whose state this is. Ctrl-C finishes the round in\n"
+      "hand and leaves.";
+  command.options = {{"TOKEN@HOST:PORT", "what `atoll up` printed, the first time", line.get()}};
+  std::ranges::move(island_options(options), std::back_inserter(command.options));
+  command.run = [options, line, described = command.options](Invocation& invocation) {
+    Status begun = read_config(invocation, *options, described);
+    begun = begun ? take_line(invocation, *line, *options) : begun;
+    return begun ? run_island(invocation, *options) : report(invocation, begun.error());
   };
   return command;
 }

@@ -3,15 +3,11 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 
-namespace atl::coordinator {
+#include "transport/base/embedded_file.hpp"
 
-struct PageFile {
-  std::string_view name;  // "index.html"
-  std::string_view bytes;
-};
+namespace atl {
 
-std::span<const PageFile> page_files();
+std::span<const EmbeddedFile> page_files();
 
-}  // namespace atl::coordinator
+}  // namespace atl

@@ -90,7 +90,7 @@ const char* type_of(std::string_view name) {
 
 HttpAnswer page_file(std::string_view name) {
   const auto files = page_files();
-  const auto found = std::ranges::find(files, name, &PageFile::name);
+  const auto found = std::ranges::find(files, name, &EmbeddedFile::name);
   return found == files.end() ? failure({Code::not_found, "there is nothing at this address; the page begins at /"})
                               : HttpAnswer{200, type_of(name), std::string(found->bytes), {}};
 }

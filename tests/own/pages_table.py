@@ -28,7 +28,9 @@ SEEDS = ByHand("what to type once a seed has failed, or where no seed is to chan
 COMPARISONS = "tests/bench/comparisons.sh build/release/atoll input.txt build/release/tests/atoll_arithmetic_trainer.so"
 BLOCKS = {
     ("README.md", "./examples/quickstart.sh"): Elsewhere("tests/browser/quickstart_test.py examples/quickstart.sh"),
-    ("README.md", "atoll coordinator init --bind"): Typed("Readme.test_separate_machines"),
+    ("README.md", "pip install atoll-*.whl"): Typed("Readme.test_the_first_five_minutes"),
+    ("README.md", "atoll up --data corpus=/srv/text"): Typed("Readme.test_separate_machines"),
+    ("docs/install.md", "atoll coordinator init --bind"): Typed("Apart.test_separate_machines"),
     ("docs/contributing.md", "cmake --preset release"): Elsewhere("tests/run.sh cmake --preset"),
     ("docs/contributing.md", "ATOLL_SIM_SEEDS=20000"): SEEDS,
     ("docs/install.md", "examples/packaging/portable.sh"): Elsewhere("tests/portable.sh examples/packaging/portable.sh"),
@@ -102,6 +104,7 @@ EXAMPLES = {
     "*-text.toml": RUN_FILES,
     "decentralized-diffusion-mnist.toml": Typed("Pages.test_pages"),
     "monolith-diffusion-mnist.toml": Typed("Pages.test_pages"),
+    "first/*": Typed("Examples.test_examples"),
     "own-trainer/linear.c": PROGRAMS,
     "own-trainer/linear.toml": PROGRAMS,
     "own-trainer/torch_mlp.cpp": PROGRAMS,
@@ -126,6 +129,9 @@ EXAMPLES = {
 # Each command of docs/commands.md, and a line of it that Pages types on an operator's machine beside a run that has ended (first) and one
 # that goes on (second). Code: what it ends with, if that is not 0.
 COMMANDS = {
+    "example": "atoll example",
+    "up": Typed("Readme.test_separate_machines"),
+    "join": Typed("Readme.test_separate_machines"),
     "coordinator backup": "atoll coordinator backup backup.db --state /var/lib/atoll/coordinator",
     "coordinator check": "atoll coordinator check backup.db",
     "token create": "atoll token create",

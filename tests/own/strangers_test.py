@@ -1,6 +1,6 @@
 """What README and docs/own-trainer.md show, as a stranger does it: each line as it stands, on machines of their own, with the run file as it stands.
 
-strangers_test.py ATOLL SOURCE: needs root for machines (machines.py) and the built-in trainer.
+strangers_test.py ATOLL SOURCE [CLASS…]: needs root for machines (machines.py) and the built-in trainer.
 """
 
 import json
@@ -63,27 +63,149 @@ class Stranger(unittest.TestCase):
         return json.loads(result.stdout) if result.returncode == 0 else None
 
 
-class Readme(Stranger):
-    def setUp(self):
-        self.page = (SOURCE / "README.md").read_text()
-        typed = groups(block(section(self.page, "On separate machines"), "sh"))
-        self.first = next(lines for where, lines in typed.items() if "the others can reach" in where)
-        self.island = next(lines for where, lines in typed.items() if "each island" in where)
-        self.use = next(lines for where, lines in typed.items() if where.startswith("# on the coordinator's machine"))
+class Trained(Stranger):
+    """Two machines of a network, on which the run file of the README is trained."""
 
     def begin(self, network):
-        """A coordinator's machine on which its own name leads to 127.0.1.1, as Debian's installer leaves it, and another one."""
+        """A first machine on which its own name leads to 127.0.1.1, as Debian's installer leaves it, and another one."""
         name = "coordinator.example.org"
         hub = network.machine("coordinator", COORDINATOR, {"127.0.1.1": f"{name} coordinator"})
         other = network.machine("lyon", "10.77.0.2", {COORDINATOR: name})
         text = "".join(path.read_text() for path in sorted((SOURCE / "strategies").glob("*.cpp")))
         for machine in (hub, other):
             machine.do("mkdir /srv/text && cat > /srv/text/book.txt", input=text)
-        init, run, token = self.first
-        self.said(hub, init)
-        coordinator = hub.start(run)
-        self.wait(lambda: hub.run("atoll runs").returncode == 0, coordinator)
-        return hub, other, coordinator, token
+        return hub, other
+
+    def connected(self, hub, running):
+        self.wait(lambda: len([one for one in (self.read(hub, "atoll islands -o json") or {"islands": []})["islands"] if one["connected"]]) == 2, *running)
+        return {one["name"]: one for one in self.read(hub, "atoll islands -o json")["islands"]}
+
+    def trained(self, hub, running, submit, status, export, generate):
+        """The lines as they are typed, up to the second round; the run is cancelled then."""
+        (hub.home / "run.toml").write_text(block(section((SOURCE / "README.md").read_text(), "A run file"), "toml"))
+        following = hub.start(submit)
+        run = self.wait(lambda: self.read(hub, "atoll runs -o json")["runs"], *running)[0]["id"]
+        read = lambda: self.read(hub, f"atoll status {run} -o json")  # noqa: E731
+        self.wait(lambda: read()["run"]["round"] >= 2, *running, following)
+        document = read()
+        self.assertEqual(document["run"]["state"], "running", document["run"]["reason"])
+        self.assertEqual([one["active"] for one in document["islands"]], [True, True])
+        self.assertLess(document["run"]["outer_loss"], 5)
+
+        watching = hub.start(status.replace("RUN", run))
+        self.wait(lambda: "first" in pathlib.Path(watching.log).read_text(), watching)
+        hub.stop(watching, signal.SIGINT)
+        watching.wait(60)
+        shares = self.read(hub, f"atoll data {run} -o json")
+        self.assertTrue(shares["proof"]["holds"], json.dumps(shares))
+        self.said(hub, export.replace("RUN", run))
+        self.assertGreater((hub.home / "model.safetensors").stat().st_size, 1_000_000)
+        self.assertTrue(self.said(hub, generate).strip())
+
+        self.said(hub, f"atoll cancel {run}")
+        self.assertEqual(following.wait(60), 6, pathlib.Path(following.log).read_text())
+
+    def ends(self, machine, process, how=signal.SIGTERM):
+        self.assertIsNone(process.poll())
+        machine.stop(process, how)
+        self.assertEqual(process.wait(60), 0, pathlib.Path(process.log).read_text())
+
+
+class WithAtoll(Stranger):
+    """A machine whose user has an environment with the Python package in it, as the wheel puts it there, and PyTorch."""
+
+    def activate(self, machine):
+        """`pip install atoll-*.whl`, of the sources: the wheel itself is another test's (portable_test.py)."""
+        if machine.run("python3 -c 'import torch'").returncode != 0:
+            self.skipTest("/usr/bin/python3 has no PyTorch")
+        shutil.copytree(SOURCE / "agent/island_link/python", machine.home / "python")
+        self.said(machine, "python3 -m venv --system-site-packages venv && venv/bin/pip install -q --no-build-isolation ./python")
+        machine.path = f"{machine.home}/venv/bin:{machine.path}"
+
+
+class Readme(Trained, WithAtoll):
+    def setUp(self):
+        self.page = (SOURCE / "README.md").read_text()
+
+    def test_the_first_five_minutes(self):
+        pip, example, local = block(section(self.page, "The first five minutes"), "sh").splitlines()
+        self.assertEqual(pip, "pip install atoll-*.whl")
+        with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
+            machine = network.machine("lyon", "10.77.0.2", {})
+            self.activate(machine)
+            typed = machine.start(f"{example}\n{local}\n")
+            self.assertEqual(typed.wait(PATIENCE), 0, pathlib.Path(typed.log).read_text())
+            said = pathlib.Path(typed.log).read_text()
+            self.assertIn("completed with 2 of 2 islands", said)
+            start, end = re.search(r"loss +([\d.]+) at the start, ([\d.]+) at the end on held-out data", said).groups()
+            self.assertLess(float(end), 3)
+            self.assertGreater(float(start), 5)
+            for made, least in (("model.pt", 1_000_000), ("sample.txt", 600)):
+                self.assertGreater((machine.home / "my-run" / made).stat().st_size, least)
+
+    def test_separate_machines(self):
+        typed = groups(block(section(self.page, "On separate machines"), "sh"))
+        ((up,), (join,), use) = typed.values()
+        with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
+            hub, other = self.begin(network)
+            first = hub.start(up)
+            line = self.wait(lambda: re.search(r"(?m)^atoll join (\S+)$", pathlib.Path(first.log).read_text()), first)[1]
+            self.assertTrue(line.endswith(f"@{COORDINATOR}:4400"), line)
+            self.assertIn("TOKEN@HOST:4400", join)
+            second = other.start(join.replace("TOKEN@HOST:4400", line))
+            running = [first, second]
+            islands = self.connected(hub, running)
+            self.assertEqual(islands["lyon"]["address"], "tcp://10.77.0.2:4401")
+            self.assertEqual(islands["coordinator"]["address"], f"tcp://{COORDINATOR}:4401")
+            said = pathlib.Path(first.log).read_text()
+            self.wait(lambda: "island lyon has joined, from 10.77.0.2" in pathlib.Path(first.log).read_text(), first)
+            self.assertIn(f"machines of this network reach {COORDINATOR}", re.sub(r"\s+", " ", said))
+            self.assertIn("<html", self.said(hub, "curl -sf http://127.0.0.1:4480/").lower())
+            self.trained(hub, running, *use)
+            self.ends(other, second, signal.SIGINT)
+            self.ends(hub, first, signal.SIGINT)
+
+
+class Examples(WithAtoll):
+    """Each that `atoll example` lists: written, and trained as its page says."""
+
+    def test_examples(self):
+        with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
+            machine = network.machine("lyon", "10.77.0.2", {})
+            self.activate(machine)
+            listed = [one["name"] for one in self.read(machine, "atoll example --json")["examples"]]
+            self.assertEqual(sorted(listed), sorted(path.name for path in (SOURCE / "examples/first").iterdir()))
+            for name in listed:
+                with self.subTest(name):
+                    if name == "c" and shutil.which("cc") is None:
+                        continue
+                    self.said(machine, f"atoll example {name} {name}")
+                    page = (machine.home / name / "README.md").read_text()
+                    first = re.findall(r"(?m)^    (atoll .*)$", page)
+                    lines = "\n".join(line for line in first if "submit" not in line)
+                    typed = machine.start(f"cd {name}\nset -e\n{lines}\n")
+                    self.assertEqual(typed.wait(PATIENCE), 0, pathlib.Path(typed.log).read_text())
+                    self.assertIn("completed with 2 of 2 islands", pathlib.Path(typed.log).read_text())
+            self.assertEqual((machine.home / "diffusion/shapes.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_what_is_missing_is_said_in_one_line(self):
+        with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
+            machine = network.machine("lyon", "10.77.0.2", {})
+            self.said(machine, "python3 -m venv bare")  # without the system's packages
+            machine.path = f"{machine.home}/bare/bin:{machine.path}"
+            for name in ("gpt", "classifier"):
+                self.said(machine, f"atoll example {name} {name}")
+                said = machine.run(f"cd {name} && atoll local run.toml")
+                self.assertEqual(said.returncode, 1)
+                self.assertIn("the Python package atoll is missing", said.stdout + said.stderr)
+
+
+class Apart(Trained):
+    """docs/install.md: the coordinator and the agents by commands of their own."""
+
+    def setUp(self):
+        typed = groups(block(section((SOURCE / "docs/install.md").read_text(), "Coordinator and agents apart"), "sh"))
+        self.first, self.island, (self.submit,) = typed.values()
 
     def join(self, hub, machine, token, named):
         (machine.home / "token").write_text(self.said(hub, token))
@@ -92,44 +214,29 @@ class Readme(Stranger):
 
     def test_separate_machines(self):
         with tempfile.TemporaryDirectory() as folder, machines.Network(folder, ATOLL) as network:
-            hub, other, coordinator, token = self.begin(network)
+            hub, other = self.begin(network)
+            init, run, token = self.first
+            self.said(hub, init)
+            coordinator = hub.start(run)
+            self.wait(lambda: hub.run("atoll runs").returncode == 0, coordinator)
             agents = [self.join(hub, other, token, "lyon"), self.join(hub, hub, token, "paris")]
             running = [coordinator, *agents]
-            self.wait(lambda: len([one for one in self.read(hub, "atoll islands -o json")["islands"] if one["connected"]]) == 2, *running)
-            islands = {one["name"]: one for one in self.read(hub, "atoll islands -o json")["islands"]}
+            islands = self.connected(hub, running)
             self.assertEqual(islands["lyon"]["address"], "tcp://10.77.0.2:4401")
             self.assertEqual(islands["paris"]["address"], f"tcp://{COORDINATOR}:4401")
             self.assertEqual(islands["lyon"]["seen_host"], "10.77.0.2")
-
-            (hub.home / "run.toml").write_text(block(section(self.page, "A run file"), "toml"))
-            submit, status, export, generate = self.use
-            following = hub.start(submit)
-            run = self.wait(lambda: self.read(hub, "atoll runs -o json")["runs"], *running)[0]["id"]
-            read = lambda: self.read(hub, f"atoll status {run} -o json")  # noqa: E731
-            self.wait(lambda: read()["run"]["round"] >= 2, *running, following)
-            document = read()
-            self.assertEqual(document["run"]["state"], "running", document["run"]["reason"])
-            self.assertEqual([one["active"] for one in document["islands"]], [True, True])
-            self.assertLess(document["run"]["outer_loss"], 5)
-
-            watching = hub.start(status.replace("RUN", run))
-            self.wait(lambda: "first" in pathlib.Path(watching.log).read_text(), watching)
-            hub.stop(watching, signal.SIGINT)
-            watching.wait(60)
-            shares = self.read(hub, f"atoll data {run} -o json")
-            self.assertTrue(shares["proof"]["holds"], json.dumps(shares))
-            self.said(hub, export.replace("RUN", run))
-            self.assertGreater((hub.home / "model.safetensors").stat().st_size, 1_000_000)
-            self.assertTrue(self.said(hub, generate).strip())
-
+            (hub.home / "run.toml").write_text(block(section((SOURCE / "README.md").read_text(), "A run file"), "toml"))
+            following = hub.start(self.submit)
+            self.wait(lambda: "round 1/" in pathlib.Path(following.log).read_text() or self.round_of(hub) >= 1, *running, following)
+            run = self.read(hub, "atoll runs -o json")["runs"][0]["id"]
             self.said(hub, f"atoll cancel {run}")
             self.assertEqual(following.wait(60), 6, pathlib.Path(following.log).read_text())
-            for agent in agents:
-                self.assertIsNone(agent.poll())
-                hub.stop(agent)
-                self.assertEqual(agent.wait(60), 0, pathlib.Path(agent.log).read_text())
-            hub.stop(coordinator)
-            self.assertEqual(coordinator.wait(60), 0, pathlib.Path(coordinator.log).read_text())
+            self.ends(other, agents[0])
+            self.ends(hub, agents[1])
+            self.ends(hub, coordinator)
+
+    def round_of(self, hub):
+        return max((one["round"] for one in self.read(hub, "atoll runs -o json")["runs"]), default=0)
 
 
 # What the page leaves to its reader: a model whose forward pass is the loss, a schedule, data that learn something.
@@ -183,10 +290,8 @@ print(all(torch.equal(saved[name], value) for name, value in model.state_dict().
 """
 
 
-class OwnTrainer(Readme):
+class OwnTrainer(Stranger):
     """docs/own-trainer.md: its program, its run file and its lines on one machine, as two would be."""
-
-    test_separate_machines = None
 
     def setUp(self):
         self.page = (SOURCE / "docs/own-trainer.md").read_text()
@@ -227,4 +332,4 @@ if __name__ == "__main__":
     if reason := machines.why_not():
         print("skipped: " + reason)
         sys.exit(4)
-    unittest.main(argv=[sys.argv[0]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -97,7 +97,7 @@ TEST_CASE("the page's addresses lead to the page, its files and the coordinator'
     CHECK(answer.type == "text/html; charset=utf-8");
     CHECK_FALSE(has(answer.body, "<script>alert"));
   }
-  for (const PageFile& file : page_files()) {
+  for (const EmbeddedFile& file : page_files()) {
     CHECK(get(site, "/" + std::string(file.name)).body == file.bytes);
   }
   for (const char* path :
