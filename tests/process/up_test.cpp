@@ -146,7 +146,8 @@ TEST_CASE("process: up on one machine and join by its line on another train, end
   CHECK(desk.ask({"runs", "--all"})["runs"].size() == 1);
   rejoin.signal(SIGINT);
   CHECK(rejoin.wait() == 0);
-  Process same = desk.join("join-3", line);  // the line that is spent, typed again by who used it
+  CHECK(Cluster::eventually([&] { return connected(desk, 1); }));  // so that two are there only once it is back
+  Process same = desk.join("join-3", line);                        // the line that is spent, typed again by who used it
   CHECK(Cluster::eventually([&] { return connected(desk, 2); }));
   same.signal(SIGINT);
   CHECK(same.wait() == 0);
