@@ -79,6 +79,7 @@ bool Islands::hears(const IslandId& id, std::uint64_t boot, const Message& messa
     return false;  // another instance, which was not let in
   }
   island.heard = out.now();
+  island.spoke = out.now();
   if (island.probe && std::holds_alternative<Heartbeat>(message) && out.now() - island.probe->since >= settings_.probe / 2) {
     const Error error{Code::conflict, "another agent with the identity of island " + island.record.name +
                                           " is already connected; stop that one first, or give this one an identity of its own"};
@@ -164,6 +165,7 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
   }
   island.boot = boot;
   island.heard = out.now();
+  island.spoke = out.now();
   island.greeted = true;
   island.probe.reset();
   out.post(island.record.id, boot,

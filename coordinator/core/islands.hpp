@@ -36,7 +36,8 @@ struct Island {
   IslandRecord record;
   bool greeted = false;  // its Hello was accepted, and it is not silent
   std::uint64_t boot = 0;
-  TimePoint heard;
+  TimePoint heard;  // with what was excused: its silence is counted from here
+  TimePoint spoke;  // its newest message came
   TimePoint told_to_greet;
   Departure departure;
   std::optional<Probe> probe;
@@ -127,6 +128,8 @@ class Islands {
   [[nodiscard]] const Island* find(const IslandId& id) const;
   [[nodiscard]] const Island& at(const IslandId& id) const { return islands_.at(id); }
   [[nodiscard]] bool alive(const IslandId& id) const;
+  // Something came from it since then, and it is not lost: what it said that it holds is still there.
+  [[nodiscard]] bool spoke_since(const IslandId& id, TimePoint since) const { return alive(id) && at(id).spoke > since; }
   // So much of everybody's silence does not count.
   void excuse(Duration silence);
   [[nodiscard]] bool leaving(const IslandId& id) const;

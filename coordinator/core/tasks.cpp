@@ -135,6 +135,7 @@ bool IslandAssignment::take(const AssignmentReport& message) {
   for (const Content& content : message.held) {
     held_[content.digest] = content.bytes;
   }
+  std::erase_if(surplus_, [this](const auto& one) { return !held_.contains(one.first); });
   if (message.images_per_second > 0) {
     speed_ = message.images_per_second;
   }

@@ -103,6 +103,9 @@ class IslandAssignment {
   [[nodiscard]] bool holds(const Digest& digest) const { return held_.contains(digest); }
   // It holds this, and was not told to drop it.
   [[nodiscard]] bool keeps(const Digest& digest) const;
+  // Since when this is not needed here; the first call after is_needed() says so.
+  TimePoint surplus_since(const Digest& digest, TimePoint now) { return surplus_.emplace(digest, now).first->second; }
+  void is_needed(const Digest& digest) { surplus_.erase(digest); }
   [[nodiscard]] const std::map<Digest, std::uint64_t>& held() const { return held_; }
   [[nodiscard]] const RunId& group() const { return sent_.group; }
   // The report is of a time when the task was the island's own already, with its present group.
@@ -117,8 +120,9 @@ class IslandAssignment {
   Resend resend_;
   std::optional<AssignmentReport> report_;  // newest, without facts and what is held
   std::map<Digest, std::uint64_t> held_;
-  double speed_ = 0;       // images a second
-  std::string no_images_;  // why it has no images of its own to pack; empty: it may have
+  std::map<Digest, TimePoint> surplus_;  // of what is held
+  double speed_ = 0;                     // images a second
+  std::string no_images_;                // why it has no images of its own to pack; empty: it may have
 };
 
 class Tasks {

@@ -120,6 +120,51 @@ TEST_CASE("a lost island's task goes on elsewhere from its copy, and its result 
   CHECK(play.view("experts/0").checkpoint_step == 25);
 }
 
+TEST_CASE("an island drops a copy only while those that keep it are heard: who is silent may have lost its disk") {
+  Play play;
+  for (const char* name : {"a", "b", "c"}) {
+    play.join(name);
+  }
+  play.submit(spec_of(2, 3));
+  play.finish(play.who("features"));
+  const std::string owner = play.who("clustering");
+  const Digest clusters = play.finish(owner);
+  std::string third;
+  for (const char* name : {"a", "b", "c"}) {
+    play.fetch(name);
+    third = name != owner && !keeps(play.assignments[name], clusters) ? name : third;
+  }
+  REQUIRE_FALSE(third.empty());
+  REQUIRE(play.held[third].contains(clusters));
+  const auto drops = [&] {
+    const std::vector<Content>& drop = play.assignments[third].drop;
+    return std::ranges::find(drop, clusters, &Content::digest) != drop.end();
+  };
+  // These heartbeats tell of no run: an island has to say something else within a few seconds.
+  play.connected = {third};
+  play.wait(500ms);
+  play.finish(third);
+  CHECK_FALSE(drops());
+  SECTION("they are heard again") {
+    play.connected = {"a", "b", "c"};
+    play.wait(1s);
+    CHECK(drops());
+  }
+  SECTION("one of them is heard") {
+    play.connected = {owner, third};
+    play.wait(1s);
+    CHECK_FALSE(drops());
+  }
+  SECTION("they are lost") {
+    play.wait(1s);
+    CHECK_FALSE(drops());
+    play.say(third, play.report(third, "idle"));
+    play.wait(5s);
+    CHECK_FALSE(drops());
+    CHECK(keeps(play.assignments[third], clusters));
+  }
+}
+
 TEST_CASE("a paused run of phases has no running task, and resumed goes on from what was saved") {
   Play play;
   play.join("a");

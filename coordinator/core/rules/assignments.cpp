@@ -43,20 +43,34 @@ IslandId TaskRule::copy_place(Run& run, Task& task) {
   return task.copy_on();
 }
 
-// Whoever made it and the second island keep it. While they do not have it, others that do stand in for them.
-bool TaskRule::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
+// Who is relied on to keep this: whoever made it and the second island. While they do not have it, others that do stand in for them.
+std::vector<IslandId> TaskRule::keepers_of(Run& run, Task& task, const Digest& digest) {
   const IslandId copy = copy_place(run, task);
-  std::vector<IslandId> others;
-  std::size_t copies = 0;
-  for (const IslandId& id : holders_of(run, digest)) {
-    if (id == task.record().island || id == copy) {
-      ++copies;
-    } else {
-      others.push_back(id);
-    }
+  std::vector<IslandId> keepers = holders_of(run, digest);
+  std::ranges::stable_partition(keepers, [&](const IslandId& id) { return id == task.record().island || id == copy; });
+  keepers.resize(std::min(keepers.size(), kCopies));
+  return keepers;
+}
+
+bool TaskRule::has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island) {
+  const std::vector<IslandId> keepers = keepers_of(run, task, digest);
+  return std::ranges::find(keepers, island) != keepers.end();
+}
+
+// A copy that the island does not need is dropped only once all that are relied on to keep it were heard since then: who is silent may be
+// gone, with its disk.
+bool TaskRule::may_drop(Run& run, const IslandId& island, const Digest& digest) {
+  const auto kept = std::ranges::find_if(run.tasks().all(), [&](const auto& task) { return task.second.kept() == digest; });
+  if (kept == run.tasks().all().end()) {
+    return true;  // nobody needs it any more
   }
-  others.resize(std::min(others.size(), kCopies - std::min(copies, kCopies)));
-  return std::ranges::find(others, island) != others.end();
+  const TimePoint since = run.tasks().told(island).surplus_since(digest, now());
+  const std::vector<IslandId> keepers = keepers_of(run, kept->second, digest);
+  const bool heard = std::ranges::all_of(keepers, [&](const IslandId& id) { return islands_.spoke_since(id, since); });
+  if (!heard) {
+    wake_at(now() + settings_.heartbeat);
+  }
+  return heard;
 }
 
 Content TaskRule::content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const {
@@ -121,8 +135,11 @@ Assignment TaskRule::assignment_of(Run& run, const IslandId& island) {
   for (const Content& kept : assignment.keep) {
     needed.insert(kept.digest);
   }
-  for (const auto& [digest, bytes] : run.tasks().told(island).held()) {
-    if (!needed.contains(digest)) {
+  IslandAssignment& told = run.tasks().told(island);
+  for (const auto& [digest, bytes] : told.held()) {
+    if (needed.contains(digest)) {
+      told.is_needed(digest);
+    } else if (may_drop(run, island, digest)) {
       assignment.drop.push_back(Content{digest, bytes, {}});
     }
   }

@@ -81,6 +81,8 @@ class TaskRule : public Rule {
   void say_what_is_out_of_reach(Run& run, const std::vector<WaitingTask>& waiting);
   [[nodiscard]] Content content_of(const Run& run, const Digest& digest, std::uint64_t bytes) const;
   [[nodiscard]] IslandId copy_place(Run& run, Task& task);
+  [[nodiscard]] std::vector<IslandId> keepers_of(Run& run, Task& task, const Digest& digest);
+  [[nodiscard]] bool may_drop(Run& run, const IslandId& island, const Digest& digest);
   [[nodiscard]] bool has_to_keep(Run& run, Task& task, const Digest& digest, const IslandId& island);
   void add_work(Run& run, const Task& task, const IslandId& island, Assignment& assignment);
   void add_kept(Run& run, Task& task, const IslandId& island, Assignment& assignment);
