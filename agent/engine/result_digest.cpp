@@ -58,6 +58,18 @@ Digest ResultDigest::after(const Digest& previous, ByteView header, std::span<co
   return whole.finish();
 }
 
+Digest ResultDigest::of_range(std::size_t term, std::uint64_t offset, std::uint64_t length, std::span<const ByteView> terms) const {
+  Sha256 whole;
+  for (const std::uint64_t end = offset + length; offset < end;) {
+    const Leaf& leaf = leaves_.at(first_.at(term) + static_cast<std::size_t>(offset / kDigestLeaf));
+    const std::uint64_t count = std::min(end, leaf.offset + leaf.length) - offset;
+    ATOLL_CHECK(leaf.hashed, "a range of a result is hashed once all of it is");
+    whole.update(count == leaf.length ? leaf.digest.bytes : sha256(terms[term].subspan(offset, count)).bytes);
+    offset += count;
+  }
+  return whole.finish();
+}
+
 void ResultDigest::hash(Leaf& leaf, std::span<const ByteView> terms) {
   leaf.digest = sha256(terms[leaf.term].subspan(leaf.offset, leaf.length));
   leaf.hashed = true;

@@ -32,6 +32,8 @@ class ResultDigest {
   bool hash_one(std::span<const ByteView> terms);
   // Once all bytes are there, whether `ready` was told or not; hashes what is left.
   Digest after(const Digest& previous, ByteView header, std::span<const ByteView> terms, const InParts& in_parts);
+  // Of a range of a term, once `after` was called: whatever else the term holds. Cost: hashes at most two MiB.
+  [[nodiscard]] Digest of_range(std::size_t term, std::uint64_t offset, std::uint64_t length, std::span<const ByteView> terms) const;
 
  private:
   struct Leaf {

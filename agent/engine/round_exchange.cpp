@@ -66,6 +66,11 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   if (own_place == plan.members.end()) {
     return Error{Code::internal, "this island is not a member of the exchange of round " + std::to_string(order.round.value)};
   }
+  for (std::size_t i = 0; i < plan.members.size() && !plan.grid; ++i) {
+    const PieceRange pieces = plan.shard(i);
+    const std::uint64_t begin = plan.layout.reduced[pieces.begin];
+    round->shards_.push_back({0, begin, plan.layout.reduced[pieces.end] - begin});
+  }
   round->bytes_to_serve_ = plan.packed ? 0 : bytes_others_read(plan, static_cast<std::size_t>(own_place - plan.members.begin()));
   round->served_before_ = store.bytes_served(order.run);
   RoundExchange* self_pointer = round.get();
@@ -247,6 +252,21 @@ Digest RoundExchange::digest(const Digest& previous, const InParts& in_parts) {
   return *digest_;
 }
 
+std::vector<Digest> RoundExchange::part_digests() const {
+  std::vector<Digest> parts;
+  std::size_t contributor = 0;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    ResultBytes given = shards_[i];
+    if (outcome_.gathered) {
+      const bool contributes = order_.tokens[i] > 0;
+      given = contributes ? ResultBytes{contributor, 0, parts_[contributor].size()} : ResultBytes{};
+      contributor += contributes ? 1U : 0U;
+    }
+    parts.push_back(given.length == 0 || parts_.empty() ? Digest{} : hashes_->of_range(given.part, given.offset, given.length, parts_));
+  }
+  return parts;
+}
+
 }  // namespace atl
 
 // ------------------------------------------------------------------------------------------------------ what the engine does with it
@@ -415,6 +435,7 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   open.told_served = std::max(open.told_served, served_in_all);
   ExchangeDone done{
       order.run, order.round, order.attempt, digest, sent, exchange.attempt().progress().bytes_received, meter.exchange / 1000.0};
+  done.parts = exchange.part_digests();
   done.slowest = exchange.attempt().progress().slowest;
   if (!done.slowest.empty()) {
     done.arrived_seconds = seconds(exchange.attempt().progress().slowest_at - exchange.started());

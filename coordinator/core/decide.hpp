@@ -126,9 +126,21 @@ Duration decide_grace(const GraceInput& input);
 struct AttemptMember {
   IslandId island;
   std::string name;
-  std::optional<Digest> done;  // it holds the result, with this digest
-  bool failed = false;         // it could not finish
-  IslandId accused;            // whom it blames; may be empty
+  std::optional<Digest> done;      // it holds the result, with this digest
+  bool failed = false;             // it could not finish
+  IslandId accused;                // whom it blames; may be empty
+  std::vector<Digest> parts = {};  // done: what each member gave to the result, in order, as it holds it; none: not known
+};
+// What `giver` gave to the result is another at `reader` than at itself: one of them is wrong, or lies, and which of the two nobody can
+// tell.
+struct Dispute {
+  IslandId reader;
+  IslandId giver;
+  friend bool operator==(const Dispute&, const Dispute&) = default;
+};
+struct Offence {
+  IslandId island;
+  std::string why;
 };
 struct AttemptInput {
   TimePoint now;
@@ -145,17 +157,25 @@ struct AttemptInput {
 struct AttemptDecision {
   enum class Kind : std::uint8_t { wait, commit, retry };
   Kind kind = Kind::wait;
-  Digest digest;                       // of a commit
-  std::vector<IslandId> left_out;      // of a commit: whose digest differs; of a retry: the one that is left out
-  std::string why;                     // of a retry, or of those left out
-  std::map<IslandId, unsigned> blame;  // of a retry: the blame so far
-  bool own_fault = false;              // of a retry: whoever failed accuses itself or nobody, so that no path and no peer is to blame
+  Digest digest;                                    // of a commit
+  std::vector<IslandId> left_out;                   // of a commit: whose digest differs; of a retry: the one that is left out
+  std::string why;                                  // of a retry, or of those left out
+  std::map<IslandId, unsigned> blame;               // of a retry: the blame so far
+  std::vector<Offence> offences;                    // whose doing it is that results differ
+  std::vector<Dispute> disputes;                    // of results that differ, those of nobody who is named
+  std::optional<std::size_t> accusers_needed = {};  // where there are disputes
+  bool own_fault = false;  // of a retry: whoever failed accuses itself or nobody, so that no path and no peer is to blame
   Wait wait;
 };
+// Results differ, and members may lie: one is named only by more others than can be wrong where most are honest (`accusers_needed`), be it
+// that it gave them something else than it says, or that it holds something else than they gave. Whoever differs from most and got the
+// same from everybody has made it wrong itself.
 // A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
 // attempts the most accused is left out; of several the later in order. Whoever fails and accuses nobody accuses itself, and so does
 // whoever fails and accuses one that has finished, as more than half have.
 AttemptDecision decide_attempt(const AttemptInput& input);
+// Of so many members; nothing: with two there is no third to tell which of them it is.
+std::optional<std::size_t> accusers_needed(std::size_t members);
 inline constexpr unsigned kBadAttempts = 3;
 
 // How long a round that failed waits for its next attempt among the same members: the second attempt follows at once, for most failures

@@ -1,9 +1,13 @@
 #include "coordinator/core/guards.hpp"
 
+#include <algorithm>
+
 namespace atl::coordinator {
 namespace {
 
-constexpr unsigned kForgiven = 10;  // good rounds in a row, after which offences are forgotten
+constexpr unsigned kForgiven = 10;          // good rounds in a row, after which offences are forgotten
+constexpr std::uint64_t kSumsNothing = 10;  // rounds after a dispute; doubles with each
+constexpr unsigned kMostTimesTwice = 16;
 
 }  // namespace
 
@@ -35,9 +39,42 @@ std::optional<std::string> Guards::offend(const IslandId& island, const std::str
   return "quarantined after " + std::to_string(conduct.offences) + " rejections, the last one: " + what;
 }
 
+std::vector<IslandId> Guards::dispute(const Dispute& dispute, Round round, std::optional<std::size_t> needed) {
+  conduct_[dispute.giver].readers.insert(dispute.reader);
+  conduct_[dispute.reader].givers.insert(dispute.giver);
+  std::vector<IslandId> named;
+  for (const IslandId& island : {dispute.giver, dispute.reader}) {
+    Conduct& conduct = conduct_[island];
+    conduct.sums_after = Round(round.value + (kSumsNothing << std::min(conduct.disputes, kMostTimesTwice)));
+    ++conduct.disputes;
+    if (needed && std::max(conduct.readers.size(), conduct.givers.size()) >= *needed) {
+      named.push_back(island);
+    }
+  }
+  return named;
+}
+
+std::vector<std::uint8_t> Guards::sums_in(Round round, const std::vector<IslandId>& members, std::vector<std::uint8_t> shares) const {
+  std::vector<std::uint8_t> trusted = shares.empty() ? std::vector<std::uint8_t>(members.size(), 1) : shares;
+  bool any = false;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto found = conduct_.find(members[i]);
+    if (found != conduct_.end() && round <= found->second.sums_after) {
+      trusted[i] = 0;
+      any = true;
+    }
+  }
+  return any && std::ranges::any_of(trusted, [](std::uint8_t share) { return share > 0; }) ? trusted : shares;
+}
+
 bool Guards::pardon(const IslandId& island) {
   const auto found = conduct_.find(island);
-  return found != conduct_.end() && std::exchange(found->second.offences, 0) > 0;
+  if (found == conduct_.end()) {
+    return false;
+  }
+  const bool offended = found->second.offences > 0;
+  found->second = Conduct{};
+  return offended;
 }
 
 std::uint32_t Guards::offences(const IslandId& island) const {

@@ -1,4 +1,5 @@
 // The guards of a run: which norms contributions usually have, what islands have done against the rules, and who is kept out.
+// When results differ, those who do not agree on what one of them gave are remembered: what nobody can tell at once, more of it may.
 //
 // A contribution or a state that is rejected is an offence of its island. Enough offences, without ten accepted contributions in a row
 // between them, are a quarantine, until an operator resumes the run.
@@ -7,6 +8,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,12 @@ class Guards {
   bool accepted(const IslandId& island, bool forgivable);
   // Something was rejected. The cause, if the island is to be kept out from now on.
   std::optional<std::string> offend(const IslandId& island, const std::string& what);
+  // Two islands do not agree on what one of them gave to this round. Whom enough others have been at odds with by now, as giver or as
+  // reader; nobody: it cannot be told which of the two it is. Both sum nothing for others for a while, longer each time.
+  std::vector<IslandId> dispute(const Dispute& dispute, Round round, std::optional<std::size_t> needed);
+  // Who of an exchange sums (AttemptPlan::shares): as `shares` has it without those, unless nobody would be left.
+  [[nodiscard]] std::vector<std::uint8_t> sums_in(Round round, const std::vector<IslandId>& members,
+                                                  std::vector<std::uint8_t> shares) const;
   // All is forgotten. True: there was something.
   bool pardon(const IslandId& island);
   [[nodiscard]] std::uint32_t offences(const IslandId& island) const;
@@ -41,7 +49,11 @@ class Guards {
  private:
   struct Conduct {
     std::uint32_t offences = 0;
-    unsigned good_rounds = 0;  // contributions accepted in a row
+    unsigned good_rounds = 0;    // contributions accepted in a row
+    std::set<IslandId> readers;  // with whom it does not agree on what it gave them
+    std::set<IslandId> givers;   // and on what they gave it
+    unsigned disputes = 0;
+    Round sums_after;
   };
   double norm_factor_ = 0;
   std::uint32_t quarantine_after_ = 0;

@@ -111,6 +111,7 @@ void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Ou
     plan_.norms.push_back(contribution.norm);
   }
   exchanged_.clear();
+  parts_.clear();
   arrival_ = Arrival{};
   failed_.clear();
   missing_.clear();
@@ -147,6 +148,7 @@ OpenRound::Report OpenRound::exchanged(const IslandId& island, const Exchanged& 
     arrival_.all = now;
   }
   exchanged_[island] = message.digest;
+  parts_[island] = message.parts;
   failed_.erase(island);
   return Report::counted;
 }
@@ -232,6 +234,9 @@ void OpenRound::describe(AttemptInput& input) const {
     AttemptMember member{id, id.text, std::nullopt, false, {}};
     if (const auto done = exchanged_.find(id); done != exchanged_.end()) {
       member.done = done->second;
+      if (const auto parts = parts_.find(id); parts != parts_.end()) {
+        member.parts = parts->second;
+      }
     } else if (const auto failed = failed_.find(id); failed != failed_.end()) {
       member.failed = true;
       member.accused = failed->second;

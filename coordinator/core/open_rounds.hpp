@@ -133,7 +133,8 @@ class OpenRound {
   IslandId last_ready_;  // who contributed last
   AttemptPlan plan_;
   std::map<IslandId, Digest> exchanged_;
-  std::map<IslandId, IslandId> failed_;  // accuser → accused
+  std::map<IslandId, std::vector<Digest>> parts_;  // of those, what each member gave
+  std::map<IslandId, IslandId> failed_;            // accuser → accused
   std::map<IslandId, std::vector<IslandId>> missing_;
   std::string failure_;  // the first one's error
   std::optional<TimePoint> first_failure_;

@@ -289,3 +289,104 @@ TEST_CASE(
   CHECK(events(cluster, "island_restless") >= 1);
   CHECK(cluster.view()->committed.value > before);
 }
+
+namespace {
+
+Scenario with_many_sums(std::uint32_t islands, std::uint32_t min, std::uint64_t rounds) {
+  Scenario scenario = calm(islands, min, rounds);
+  scenario.parameters = 1200;  // so that every island has a part of the result to sum
+  return scenario;
+}
+
+// The last island gives something else to these than to the others and to itself, from round 5 on. What became of the run is looked at by
+// the caller.
+void deceive(Cluster& cluster, const std::vector<std::size_t>& deceived) {
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  for (const std::size_t i : deceived) {
+    cluster.host(i).deceive_by(cluster.host(cluster.islands() - 1).id());
+  }
+}
+
+// Who was kept out by the end.
+std::vector<std::string> quarantined(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const auto& [key, membership] : cluster.ledger().memberships) {
+    if (membership.cause.starts_with("quarantined")) {
+      names.push_back(name_of(key.second));
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("an island that gives several others another sum than it says is named, and they are not") {
+  for (const std::uint32_t islands : {3U, 5U}) {
+    INFO(islands);
+    Cluster cluster(with_many_sums(islands, 1, 40));
+    deceive(cluster, islands == 3 ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{0, 1, 2});
+    finish(cluster);
+    CHECK(quarantined(cluster) == std::vector{"i" + std::to_string(islands - 1)});
+    CHECK(cluster.ledger().runs.begin()->second.committed == Round(40));
+  }
+}
+
+TEST_CASE("an island that deceives one other, so that nobody can tell which of the two it is: neither is kept out, and it is said") {
+  for (const std::uint32_t islands : {3U, 5U}) {
+    INFO(islands);
+    Cluster cluster(with_many_sums(islands, 1, 40));
+    deceive(cluster, {0});
+    finish(cluster);
+    CHECK(quarantined(cluster).empty());
+    CHECK(events(cluster, "island_quarantined") == 0);
+    CHECK(events(cluster, "result_disputed") >= 1);
+    CHECK(events(cluster, "result_disputed") <= 4);  // what the two sum is not used for a while, longer each time
+    for (std::size_t i = 0; i < islands; ++i) {
+      CHECK(cluster.host(i).steps() >= 80);  // whoever differs catches up, and takes part again
+    }
+  }
+}
+
+TEST_CASE("an island that deceives one other and then another one is named by both") {
+  Cluster cluster(with_many_sums(3, 1, 200));
+  deceive(cluster, {0});
+  REQUIRE(cluster.run_until_committed(Round(30), minutes(5)));
+  cluster.host(0).deceive_by(IslandId());
+  cluster.host(1).deceive_by(cluster.host(2).id());
+  finish(cluster);
+  CHECK(quarantined(cluster) != std::vector<std::string>{"i0"});
+  CHECK(quarantined(cluster) != std::vector<std::string>{"i1"});
+  CHECK(events(cluster, "result_disputed") >= 2);
+}
+
+TEST_CASE("of two islands that hold different results nobody can tell who is wrong: it is said, and neither is kept out for good") {
+  for (const std::uint32_t min : {1U, 2U}) {
+    INFO(min);
+    Cluster cluster(with_many_sums(2, min, 60));
+    deceive(cluster, {0});
+    if (min == 1) {
+      finish(cluster);  // alone, with the one that differs out of one epoch after another
+      CHECK(events(cluster, "island_joined") >= 1);
+    } else {
+      cluster.run_for(minutes(5));
+      CHECK_FALSE(coordinator::has_ended(cluster.view()->state));
+      CHECK(cluster.view()->reason.text.find("the islands' results differ") != std::string::npos);
+    }
+    CHECK(cluster.checkers().failure() == "");
+    CHECK(events(cluster, "island_quarantined") == 0);
+    CHECK(quarantined(cluster).empty());
+    CHECK(events(cluster, "result_disputed") >= 1);
+  }
+}
+
+TEST_CASE("an island whose memory changes what several others gave is named itself") {
+  Cluster cluster(with_many_sums(5, 1, 40));
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+  for (std::size_t i = 1; i < 5; ++i) {
+    cluster.host(0).deceive_by(cluster.host(i).id());
+  }
+  finish(cluster);
+  CHECK(quarantined(cluster) == std::vector<std::string>{"i0"});
+}

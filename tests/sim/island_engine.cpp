@@ -32,7 +32,10 @@ void IslandHost::open_engine() {
   }
   auto link = std::make_unique<TroubledLink>(
       cluster_.network().bulk_link(id_, std::make_shared<BlobStore>()),
-      [this, spoilt, all](const BlobPiece& piece, std::span<std::byte> bytes) {
+      [this, spoilt, all](const IslandId& from, const BlobPiece& piece, std::span<std::byte> bytes) {
+        if (piece.blob.kind == spoilt && !bytes.empty() && deceived_by_.contains(from)) {
+          bytes.front() ^= static_cast<std::byte>(1 + index_);  // the last bits of a number
+        }
         if (all && piece.blob.kind == spoilt && bytes.size() >= sizeof(float) && cluster_.troubled() &&
             cluster_.scenario().flipped_bits > 0 && cluster_.rng().chance(cluster_.scenario().flipped_bits)) {
           // Bits of its own: two islands that flip the same one would be a majority.

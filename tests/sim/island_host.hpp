@@ -126,6 +126,8 @@ class IslandHost {
   // What it says of itself when it is started again.
   void set_address(const std::string& address) { address_ = address; }
   [[nodiscard]] const std::string& address() const { return address_; }
+  // From now on that island gives it something else than the others, where those read the same.
+  void deceive_by(const IslandId& other) { deceived_by_.insert(other); }
   void crash();
   void crash_trainer();
   void leave();
@@ -239,6 +241,7 @@ class IslandHost {
   bool slow_ = false;                      // each step takes seconds
   std::optional<Duration> trainer_start_;  // nothing: drawn
   TimePoint disk_full_until_;
+  std::set<IslandId> deceived_by_;
 };
 
 // The name of a simulated island.

@@ -1,4 +1,5 @@
-// A bulk link whose island computes wrongly at times: a bit of what came in is another one in its memory. Everything else is the link's.
+// A bulk link whose island computes wrongly at times: a bit of what came in is another one in its memory. Or another island gives it
+// something else than others. Everything else is the link's.
 #pragma once
 
 #include <functional>
@@ -12,7 +13,7 @@ namespace atl::sim {
 class TroubledLink final : public BulkLink {
  public:
   // `spoil` is shown the bytes of each piece that arrived, and may change them.
-  using Spoil = std::function<void(const BlobPiece& piece, std::span<std::byte> bytes)>;
+  using Spoil = std::function<void(const IslandId& from, const BlobPiece& piece, std::span<std::byte> bytes)>;
   TroubledLink(std::unique_ptr<BulkLink> link, Spoil spoil) : link_(std::move(link)), spoil_(std::move(spoil)) {}
 
   Status set_peers(std::span<const Member> peers) override { return link_->set_peers(peers); }
@@ -35,7 +36,7 @@ class TroubledLink final : public BulkLink {
       return place_ = receiver_.destination(from, piece);
     }
     void arrived(TimePoint now, const IslandId& from, const BlobPiece& piece) override {
-      spoil_(piece, place_);
+      spoil_(from, piece, place_);
       receiver_.arrived(now, from, piece);
     }
     void gone(TimePoint now, const IslandId& from, const Gone& gone) override { receiver_.gone(now, from, gone); }

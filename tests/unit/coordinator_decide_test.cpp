@@ -323,6 +323,93 @@ TEST_CASE("decide_attempt: every way four members' digests can agree") {
   }
 }
 
+namespace {
+
+// Members whose results all agree, but that `reader` holds something else of what `giver` gave, for each of these.
+AttemptInput disputing(std::size_t members, const std::vector<std::pair<std::size_t, std::size_t>>& disputes) {
+  AttemptInput input;
+  input.now = kStart;
+  input.planned = kStart;
+  input.limit = 60s;
+  input.round = Round(3);
+  input.attempt = Attempt(1);
+  for (std::size_t i = 0; i < members; ++i) {
+    AttemptMember member{island(static_cast<int>(i)), "n" + std::to_string(i), digest(1), false, {}};
+    for (std::size_t giver = 0; giver < members; ++giver) {
+      member.parts.push_back(digest(10 + static_cast<int>(giver)));
+    }
+    input.members.push_back(std::move(member));
+  }
+  for (const auto& [reader, giver] : disputes) {
+    AttemptMember& member = input.members[reader];
+    member.parts[giver] = digest(50 + static_cast<int>(reader));
+    member.done = digest(50 + static_cast<int>(reader));
+  }
+  return input;
+}
+
+std::vector<IslandId> offenders(const AttemptDecision& decision) {
+  std::vector<IslandId> islands;
+  for (const Offence& offence : decision.offences) {
+    islands.push_back(offence.island);
+  }
+  return islands;
+}
+
+}  // namespace
+
+TEST_CASE("decide_attempt: of results that differ, one is named only by more others than can be wrong where most are honest") {
+  CHECK_FALSE(accusers_needed(2));
+  CHECK(accusers_needed(3) == 2);
+  CHECK(accusers_needed(4) == 2);
+  CHECK(accusers_needed(5) == 3);
+  SECTION("one against one") {
+    for (const std::size_t members : {3, 4, 5}) {
+      const AttemptDecision decision = decide_attempt(disputing(members, {{0, 2}}));
+      CHECK(decision.kind == AttemptDecision::Kind::commit);
+      CHECK(decision.left_out == std::vector{island(0)});
+      CHECK(decision.offences.empty());
+      CHECK(decision.disputes == std::vector{Dispute{island(0), island(2)}});
+    }
+  }
+  SECTION("who gave several something else") {
+    const AttemptDecision three = decide_attempt(disputing(3, {{0, 2}, {1, 2}}));
+    CHECK(three.kind == AttemptDecision::Kind::retry);
+    CHECK(three.left_out == std::vector{island(2)});
+    CHECK(offenders(three) == std::vector{island(2)});
+    CHECK(three.disputes.empty());
+    const AttemptDecision five = decide_attempt(disputing(5, {{0, 4}, {1, 4}}));
+    CHECK(five.kind == AttemptDecision::Kind::commit);
+    CHECK(five.offences.empty());
+    CHECK(five.disputes.size() == 2);
+  }
+  SECTION("who holds something else of what several gave") {
+    const AttemptDecision decision = decide_attempt(disputing(5, {{1, 0}, {1, 2}, {1, 4}}));
+    CHECK(decision.left_out == std::vector{island(1)});
+    CHECK(offenders(decision) == std::vector{island(1)});
+  }
+  SECTION("who got the same and has another result") {
+    AttemptInput input = disputing(3, {});
+    input.members[1].done = digest(7);
+    CHECK(offenders(decide_attempt(input)) == std::vector{island(1)});
+  }
+  SECTION("who says nothing of what it gave, or says it of what it gave to nobody") {
+    AttemptInput input = disputing(3, {{0, 2}});
+    input.members[2].parts.clear();
+    CHECK(decide_attempt(input).offences.empty());
+    input = disputing(3, {});
+    input.members[2].parts[2] = digest(77);
+    input.members[2].done = digest(77);
+    CHECK(offenders(decide_attempt(input)) == std::vector{island(2)});
+  }
+  SECTION("two") {
+    const AttemptDecision decision = decide_attempt(disputing(2, {{0, 1}}));
+    CHECK(decision.kind == AttemptDecision::Kind::retry);
+    CHECK(decision.offences.empty());
+    CHECK(decision.disputes == std::vector{Dispute{island(0), island(1)}});
+  }
+}
+
 TEST_CASE("decide_attempt waits for other accusers, then retries, after three bad attempts the most accused is left out") {
   AttemptInput input;
   input.planned = kStart;

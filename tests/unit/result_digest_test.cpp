@@ -92,6 +92,21 @@ TEST_CASE("a result's digest is the same however its bytes came, and by whomever
       CHECK_FALSE(digest.hash_one(terms));
     }
   }
+  SECTION("of a range, whatever else the terms hold") {
+    const auto of = [&](std::span<const ByteView> all, std::uint64_t offset, std::uint64_t length) {
+      const std::vector<std::uint64_t> sizes = {all[0].size(), all[1].size()};
+      ResultDigest digest(sizes);
+      (void)digest.after(previous, header_of(result), all, one_after_another);
+      return digest.of_range(0, offset, length, all);
+    };
+    Bytes changed = first;
+    changed[2 * kDigestLeaf - 1] ^= std::byte{1};
+    const std::vector<ByteView> others = {changed, second};
+    CHECK(of(terms, 100, kDigestLeaf) == of(others, 100, kDigestLeaf));
+    CHECK(of(terms, 100, 2 * kDigestLeaf - 100) != of(others, 100, 2 * kDigestLeaf - 100));
+    CHECK(of(terms, 2 * kDigestLeaf, 5) == of(others, 2 * kDigestLeaf, 5));
+    CHECK(of(terms, 2 * kDigestLeaf - 1, 1) != of(others, 2 * kDigestLeaf - 1, 1));
+  }
   SECTION("every bit counts") {
     Bytes changed = second;
     changed[kDigestLeaf] ^= std::byte{1};

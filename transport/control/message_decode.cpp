@@ -448,8 +448,17 @@ class Decoder {
                  m.staleness(), amount(m.overwritten()), m.fingerprint()};
   }
   Exchanged get(const wire::Exchanged& m) {
-    return Exchanged{run(m.run()),          epoch(m.epoch()),          round(m.round()), Attempt(m.attempt()), digest(m.digest()),
-                     count(m.bytes_sent()), count(m.bytes_received()), m.seconds(),      island(m.slowest()),  m.arrived_seconds()};
+    return Exchanged{run(m.run()),
+                     epoch(m.epoch()),
+                     round(m.round()),
+                     Attempt(m.attempt()),
+                     digest(m.digest()),
+                     count(m.bytes_sent()),
+                     count(m.bytes_received()),
+                     m.seconds(),
+                     island(m.slowest()),
+                     m.arrived_seconds(),
+                     list(m.parts(), [this](const wire::Digest* part) { return digest(part); })};
   }
   ExchangeFailed get(const wire::ExchangeFailed& m) {
     return ExchangeFailed{run(m.run()),

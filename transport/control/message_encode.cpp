@@ -143,6 +143,20 @@ class Encoder {
     }
     return builder_.CreateVectorOfStructs(values);
   }
+  Offset<flatbuffers::Vector<const wire::Digest*>> digests(const std::vector<Digest>& items, const char* field) {
+    if (items.size() > kMaxListItems) {
+      fail(std::string(field) + " has " + std::to_string(items.size()) + " items, allowed are " + std::to_string(kMaxListItems));
+    }
+    if (items.empty() || items.size() > kMaxListItems) {
+      return {};
+    }
+    std::vector<wire::Digest> values;
+    values.reserve(items.size());
+    for (const Digest& item : items) {
+      values.push_back(std::bit_cast<wire::Digest>(item));
+    }
+    return builder_.CreateVectorOfStructs(values);
+  }
   ListOffset<Offset<wire::Member>> members(const std::vector<Member>& items, const char* field) {
     return list(items, field, [this](const Member& member) { return put(member); });
   }
@@ -225,7 +239,8 @@ class Encoder {
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
-                                 m.bytes_sent, m.bytes_received, m.seconds, name(m.slowest), m.arrived_seconds);
+                                 m.bytes_sent, m.bytes_received, m.seconds, name(m.slowest), m.arrived_seconds,
+                                 digests(m.parts, "the list of parts"));
   }
   Offset<wire::ExchangeFailed> put(const ExchangeFailed& m) {
     const auto missing = list(m.missing, "the list of who is missing", [this](const IslandId& island) { return name(island); });

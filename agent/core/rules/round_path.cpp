@@ -175,7 +175,7 @@ void Rule::on_engine(const ExchangeDone& event) {
     return;
   }
   round->finish_exchange(Exchanged{run->terms.id, run->members.epoch(), event.round, event.attempt, event.digest, event.bytes_sent,
-                                   event.bytes_received, event.seconds, event.slowest, event.arrived_seconds});
+                                   event.bytes_received, event.seconds, event.slowest, event.arrived_seconds, event.parts});
   run->rounds.count(event);
   on_exchanged(*round, event);
 }

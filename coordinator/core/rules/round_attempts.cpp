@@ -97,15 +97,44 @@ void RoundRule::advance_exchanging(Run& run, Round number) {
       fail_round(run, number, failures);
       return;
     }
-    for (const IslandId& id : decision.left_out) {
-      core_.leave_epoch(run, id, why, true);
-    }
+    leave_out_differing(run, number, decision, why);
   } else if (decision.kind == AttemptDecision::Kind::commit && number == run.lineage.next()) {
     commit(run, number, decision.digest);
-    for (const IslandId& id : decision.left_out) {
-      core_.leave_epoch(run, id, decision.why, true);
-      core_.offend(run, id, decision.why);
+    leave_out_differing(run, number, decision, decision.why);
+  }
+}
+
+// Whose result is another one catches up from the others. Whose doing that is counts as an offence, where it can be told.
+void RoundRule::leave_out_differing(Run& run, Round number, const AttemptDecision& decision, const std::string& why) {
+  std::vector<Offence> offences = decision.offences;
+  for (const Dispute& dispute : decision.disputes) {
+    const std::vector<IslandId> named = run.guards.dispute(dispute, number, decision.accusers_needed);
+    for (const IslandId& id : named) {
+      offences.push_back(
+          {id, "it did not agree with several islands on what was given to rounds, last to round " + std::to_string(number.value)});
     }
+    const std::string giver = islands_.name_of(dispute.giver);
+    const std::string reader = islands_.name_of(dispute.reader);
+    event(run.about.id, dispute.reader, "warning", "result_disputed",
+          "what " + giver + " gave to round " + std::to_string(number.value) + " is another at " + reader + " than at " + giver +
+              ": either " + giver + " gives one thing to some and another to others, or what " + reader + " holds or says is wrong. " +
+              (named.empty() ? "Which of them it is cannot be told: neither is kept out for it" +
+                                   std::string(decision.accusers_needed ? ", and both sum nothing for the others for a while" : "")
+                             : "By what happened before it is " + list_of(islands_.names_of(named))),
+          {Field{"round", static_cast<std::int64_t>(number.value)}});
+  }
+  const auto why_of = [&](const IslandId& id) {
+    const auto found = std::ranges::find(offences, id, &Offence::island);
+    return found == offences.end() ? why : found->why;
+  };
+  for (const IslandId& id : decision.left_out) {
+    core_.leave_epoch(run, id, why_of(id), true);
+  }
+  for (const Offence& offence : offences) {
+    if (run.is_member(offence.island)) {
+      core_.leave_epoch(run, offence.island, offence.why, true);
+    }
+    core_.offend(run, offence.island, offence.why);
   }
 }
 

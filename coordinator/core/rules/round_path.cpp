@@ -375,7 +375,7 @@ bool RoundRule::reject_contribution(Run& run, Round number, const IslandId& isla
 
 void RoundRule::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
   OpenRound& round = run.rounds().at(number);
-  round.plan_attempt(participants, out_, std::move(shares));
+  round.plan_attempt(participants, out_, run.guards.sums_in(number, participants, std::move(shares)));
   RoundRecord value = record_of(run, number, round);
   value.members = round.plan().members;
   value.tokens = round.plan().tokens;

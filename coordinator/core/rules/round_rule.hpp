@@ -111,6 +111,7 @@ class RoundRule : public Rule {
   void note_bytes(Membership& membership, const Exchanged& message) const;
   void advance_exchanging(Run& run, Round round);
   void abort(Run& run, Round round, const std::string& why);
+  void leave_out_differing(Run& run, Round number, const AttemptDecision& decision, const std::string& why);
   void fail_round(Run& run, Round round, const OpenRound::Failures& failures);
   void stand(Run& run, Round number, const std::string& why);
   [[nodiscard]] std::optional<Wait> pause_before(const Run& run, Round round, const std::vector<IslandId>& participants) const;

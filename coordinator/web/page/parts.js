@@ -60,6 +60,7 @@ const about = {
   run_resumed: ['▷', 'resumed'],
   run_interrupted: ['✖', 'interrupted', true],
   contribution_rejected: ['⊘', 'contribution rejected', true],
+  result_disputed: ['⊘', 'results differ', true],
   rolled_back: ['↶', 'rounds lost', true],
 };
 
