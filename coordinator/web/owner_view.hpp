@@ -1,5 +1,6 @@
 // What the owner of one island sees of the coordinator's documents: that island, how the others wait for it, and how fast the fastest is.
-// Of other islands there is no name (but of those for which this one waited), no address, and no figure but their speed.
+// Of other islands there is no name (but of those for which this one waited), no address, and no figure but their speed. Where words for
+// people have one, as the reason why this island was away, "another, no. 2" and "an address" stand for it.
 // Threads: pure.
 #pragma once
 

@@ -100,7 +100,14 @@ HttpAnswer Web::answer_viewer(const HttpRequest& request) {
         {"Set-Cookie", std::string(kViewerCookie) + "=" + given->second + "; Path=/; Max-Age=31536000; HttpOnly; Secure; SameSite=Lax"}};
     return answer;
   }
-  return island->empty() ? site_.answer(request) : site_.answer_owner(request, *island);
+  HttpAnswer answer = island->empty() ? site_.answer(request) : site_.answer_owner(request, *island);
+  if (answer.stream) {
+    // For as long as the token counts: whoever it was taken from reads no further.
+    answer.stream = [this, token = request.token, stream = std::move(answer.stream)](std::string& piece) {
+      return admits(token).has_value() && stream(piece);
+    };
+  }
+  return answer;
 }
 
 }  // namespace atl::coordinator

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -19,6 +20,7 @@
 #include "tests/places.hpp"
 #include "tests/skip.hpp"
 #include "tests/temporary_folder.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace of_web_site_test {
 
@@ -344,6 +346,50 @@ TEST_CASE("the owner of an island sees that island, and of the others how they w
   CHECK_FALSE(islands_for_owner(islands_document(), "stranger"));
   CHECK(islands_for_owner(islands_document(), "a")->at("islands").size() == 1);
   CHECK_FALSE(status_for_owner(json::parse(R"({"run": 3, "islands": [7, {}]})"), "mine"));
+}
+
+TEST_CASE("words that an owner reads name no other island and no address of one") {
+  const json islands =
+      json::parse(R"({"islands": [{"name": "b"}, {"name": "a.b"}, {"name": "mine", "id": "i-1", "address": "tcp://1.2.3.4:7",
+    "reason": "gets no data from island b. Open tcp://10.0.0.9:7000 of b for mine, or open tcp://1.2.3.4:7 of mine for a.b; about b-c nothing",
+    "run": {"causes": ["b", "bb"]}, "waits": [{"text": "b"}]}]})");
+  const std::optional<json> view = islands_for_owner(islands, "mine");
+  REQUIRE(view);
+  const json& row = view->at("islands").at(0);
+  CHECK(row["reason"] ==
+        "gets no data from island another, no. 1. Open an address of another, no. 1 for mine, or open tcp://1.2.3.4:7 of mine for "
+        "another, no. 2; about b-c nothing");
+  CHECK(row["address"] == "tcp://1.2.3.4:7");
+  CHECK(row["run"]["causes"] == json({"another, no. 1", "bb"}));
+  CHECK(row["waits"][0]["text"] == "b");
+  const std::optional<json> status = status_for_owner({{"islands", islands["islands"]}}, "mine");
+  REQUIRE(status);
+  CHECK(status->at("islands").at(2)["reason"] == row["reason"]);
+}
+
+TEST_CASE("a viewer whose token is taken back reads no further in a stream that it has begun") {
+  const atl_test::TemporaryFolder folder;
+  std::atomic<bool> revoked = false;
+  Told told;
+  const std::string viewers = json{{"viewers", {{{"sha256", to_hex(sha256(as_bytes("secret")))}, {"island", ""}}}}}.dump();
+  const auto web = Web::start({"127.0.0.1:0", "", "", folder.path()}, [&](const std::string& verb, const std::string& arguments) {
+    return verb == "events"    ? Result<std::string>(R"({"events": [], "next": 3, "ended": false})")
+           : verb != "viewers" ? told(verb, arguments)
+           : revoked           ? Result<std::string>(R"({"viewers": []})")
+                               : viewers;
+  });
+  REQUIRE(web);
+  const HttpAnswer answer = (*web)->answer_viewer({"/api/runs/text/events", {}, "", "secret"});
+  REQUIRE(answer.status == 200);
+  REQUIRE(answer.stream);
+  std::string piece;
+  CHECK(answer.stream(piece));
+  revoked = true;
+  bool goes_on = true;
+  for (int i = 0; i < 20 && goes_on; ++i) {
+    goes_on = answer.stream(piece);
+  }
+  CHECK_FALSE(goes_on);
 }
 
 TEST_CASE("an owner's link leads to the island, and nowhere else") {
