@@ -57,14 +57,14 @@ bool TaskRule::has_to_keep(Run& run, Task& task, const Digest& digest, const Isl
   return std::ranges::find(keepers, island) != keepers.end();
 }
 
-// A copy that the island does not need is dropped only once all that are relied on to keep it were heard since then: who is silent may be
-// gone, with its disk.
+// A copy that the island does not need is dropped only once all that are relied on to keep it were heard since then, and so long since that
+// it was no late message of one that is gone, with its disk.
 bool TaskRule::may_drop(Run& run, const IslandId& island, const Digest& digest) {
   const auto kept = std::ranges::find_if(run.tasks().all(), [&](const auto& task) { return task.second.kept() == digest; });
   if (kept == run.tasks().all().end()) {
     return true;  // nobody needs it any more
   }
-  const TimePoint since = run.tasks().told(island).surplus_since(digest, now());
+  const TimePoint since = run.tasks().told(island).surplus_since(digest, now()) + settings_.dead_after;
   const std::vector<IslandId> keepers = keepers_of(run, kept->second, digest);
   const bool heard = std::ranges::all_of(keepers, [&](const IslandId& id) { return islands_.spoke_since(id, since); });
   if (!heard) {
