@@ -44,12 +44,13 @@ Command atoll_command() {
   tree.name = "atoll";
   tree.summary = "Trains one model across islands of compute that are joined only by slow links.";
   tree.details = "Begin with: atoll example gpt my-run && cd my-run && atoll local run.toml";
-  tree.subcommands = {example_command(),     up_command(),       join_command(),    local_command(),   validate_command(), plan_command(),
-                      submit_command(),      runs_command(),     status_command(),  logs_command(),    events_command(),   diff_command(),
-                      data_command(),        trace_command(),    wait_command(),    cancel_command(),  pause_command(),    resume_command(),
-                      drain_command(),       export_command(),   restore_command(), islands_command(), token_command(),    agent_command(),
-                      coordinator_command(), generate_command(), sample_command(),  trainer_command(), version_command(),  doctor_command(),
-                      completion_command(),  manual_command(),   metrics_command(), plot_command(),    compare_command()};
+  tree.subcommands = {
+      example_command(), up_command(),          join_command(),     local_command(),   validate_command(), plan_command(),
+      submit_command(),  runs_command(),        status_command(),   logs_command(),    events_command(),   diff_command(),
+      data_command(),    trace_command(),       wait_command(),     cancel_command(),  pause_command(),    resume_command(),
+      drain_command(),   export_command(),      restore_command(),  islands_command(), token_command(),    agent_command(),
+      relay_command(),   coordinator_command(), generate_command(), sample_command(),  trainer_command(),  version_command(),
+      doctor_command(),  completion_command(),  manual_command(),   metrics_command(), plot_command(),     compare_command()};
   return tree;
 }
 

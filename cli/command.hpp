@@ -91,6 +91,7 @@ int run_command_line(const Command& tree, std::span<const std::string> arguments
 Command coordinator_command();
 Command token_command();
 Command agent_command();
+Command relay_command();
 Command submit_command();
 Command validate_command();
 Command plan_command();

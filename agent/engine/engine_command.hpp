@@ -34,11 +34,16 @@ struct SetUplink {
   double bits_per_second = 0;
 };
 
-using EngineCommand =
-    std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair,
-                 RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
-                 HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun,
-                 RemoveStored, OpenContent, FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink>;
+// Where this island meets others that it cannot dial, nor they it.
+struct SetRelays {
+  std::vector<RelayOffer> relays;
+};
+
+using EngineCommand = std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs,
+                                   HearOfPair, RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange,
+                                   ApplyResult, OfferParameters, HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint,
+                                   LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, RemoveStored, OpenContent, FetchContent,
+                                   AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink, SetRelays>;
 
 struct ArenaPrepared {
   RunId run;
@@ -57,6 +62,11 @@ struct ArenaMisused {
   std::string why;
 };
 
-using EngineAnswer = std::variant<Event, ArenaPrepared, ArenaFilled, ArenaMisused>;
+// The ways to those that the link is connected to are others now.
+struct WaysChanged {
+  Ways ways;
+};
+
+using EngineAnswer = std::variant<Event, ArenaPrepared, ArenaFilled, ArenaMisused, WaysChanged>;
 
 }  // namespace atl::agent

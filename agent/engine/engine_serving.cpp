@@ -131,6 +131,21 @@ void SyncEngine::State::set_peers() {
   }
 }
 
+void SyncEngine::State::way_changed(const IslandId& peer, const std::optional<std::string>& way) {
+  if (way) {
+    ways.insert_or_assign(peer, *way);
+  } else {
+    ways.erase(peer);
+  }
+  WaysChanged changed;
+  for (const auto& [island, relay] : ways) {
+    if (changed.ways.peers.size() < kMaxListItems) {
+      changed.ways.peers.push_back({island, relay});
+    }
+  }
+  answers.emplace_back(std::move(changed));
+}
+
 void SyncEngine::State::carry_out(const SetUplink& order) {
   owners_uplink = order.bits_per_second;
   set_uplink();

@@ -163,6 +163,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const FillArena& order);
   void carry_out(const ServeStored& order);
   void carry_out(const SetUplink& order);
+  void carry_out(const SetRelays& order) { link->set_relays(order.relays); }
 
   // ---- pieces that arrive
   std::span<std::byte> destination(const IslandId& from, const BlobPiece& piece) override;
@@ -170,6 +171,7 @@ struct SyncEngine::State final : PieceReceiver {
   void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint at, const IslandId& peer) override;
   void asked_over(const IslandId& peer, unsigned connections) override { wants.paths->to(peer)->asked_over(connections); }
+  void way_changed(const IslandId& peer, const std::optional<std::string>& way) override;
   Transfer* reader_of(const BlobId& blob);
 
   // ---- what goes on beside the commands
@@ -287,7 +289,8 @@ struct SyncEngine::State final : PieceReceiver {
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
   std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();  // of what exchanges received
-  WantSettings wants;  // windows that follow the paths, and what was learned of them
+  WantSettings wants;                    // windows that follow the paths, and what was learned of them
+  std::map<IslandId, std::string> ways;  // to those that are connected: the relay's name, or empty
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;

@@ -36,6 +36,7 @@ class CorruptingReceiver final : public PieceReceiver {
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override { inner_.gone(now, from, gone); }
   void connected(TimePoint now, const IslandId& peer) override { inner_.connected(now, peer); }
   void asked_over(const IslandId& peer, unsigned connections) override { inner_.asked_over(peer, connections); }
+  void way_changed(const IslandId& peer, const std::optional<std::string>& way) override { inner_.way_changed(peer, way); }
 
  private:
   PieceReceiver& inner_;
@@ -56,6 +57,7 @@ class RehearsedBulkLink final : public BulkLink {
     uplink_ = bits_per_second;
     use_uplink();
   }
+  void set_relays(std::span<const RelayOffer> relays) override { link_->set_relays(relays); }
   Status want(const OutgoingWant& want) override {
     obey(now());
     return cut_ ? Status(Error{Code::unavailable, "rehearsal: the link is cut"}) : link_->want(want);

@@ -47,6 +47,12 @@ constexpr auto kLongestRetry = std::chrono::milliseconds(500);  // a coordinator
 
 // ------------------------------------------------------------------------------------------------------------------- the loop
 
+template <typename M>
+const M* message_in(const LinkEvent& event) {
+  const auto* message = std::get_if<Message>(&event);
+  return message == nullptr ? nullptr : std::get_if<M>(message);
+}
+
 class Driver {
  public:
   Driver(const AgentOptions& options, std::string bound, std::string dialled, SessionSettings session, Core core,
@@ -189,13 +195,29 @@ class Driver {
       }
     } else if (std::holds_alternative<atl::LinkDown>(event)) {
       pending_.push_back(agent::LinkDown{});
+    } else if (const auto* relays = message_in<Relays>(event)) {
+      engine_->post(SetRelays{relays->relays});
     } else if (auto* message = std::get_if<Message>(&event)) {
+      const bool welcome = std::holds_alternative<Welcome>(*message);
       pending_.push_back(FromCoordinator{std::move(*message)});
+      if (welcome) {
+        tell_ways();
+      }
     } else {
       log_warning("the coordinator sent something that is no message: " + std::get<Error>(event).why);
     }
   }
 
+  // Said once it is welcome, and at every change.
+  void tell_ways() {
+    if (linked_) {
+      (void)control_->send(ways_);  // a link that breaks now comes up again, and then they are said
+    }
+  }
+  void take(WaysChanged& changed) {
+    ways_ = std::move(changed.ways);
+    tell_ways();
+  }
   void take(Event& event) { pending_.push_back(std::move(event)); }
   void take(ArenaPrepared& answer) {
     if (TrainerSession* trainer = seat_.session(answer.run, answer.incarnation)) {
@@ -434,6 +456,7 @@ class Driver {
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
   std::deque<Event> pending_;
+  Ways ways_;  // that the bulk link told last
   TrainerSeat seat_;
   std::optional<StartTask> starting_task_;  // its data are being prepared, or it waits
   bool task_waits_ = false;                 // for the trainer of the run before

@@ -18,6 +18,7 @@
 #include "coordinator/service/init.hpp"
 #include "coordinator/service/service.hpp"
 #include "strategies/codec.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/service_manager.hpp"
 
@@ -37,6 +38,8 @@ struct CoordinatorCommandOptions {
   std::string web_certificate;
   std::string web_key;
   std::string price;
+  std::uint64_t relay = 0;  // port of one in this process
+  std::vector<std::string> relay_tickets;
   bool insecure = false;
 };
 
@@ -92,6 +95,20 @@ Status back_up(const Invocation& invocation, const CoordinatorCommandOptions& op
   return {};
 }
 
+Status take_relays(const CoordinatorCommandOptions& options, coordinator::ServiceOptions& service) {
+  if (options.relay > UINT16_MAX) {
+    return Error{Code::invalid_argument, "--relay " + std::to_string(options.relay) + " is no port: give one such as 4402"};
+  }
+  if (options.relay > 0) {
+    service.own_relay.emplace().bind = to_string(Address{"*", static_cast<std::uint16_t>(options.relay)});
+  }
+  for (const std::string& file : options.relay_tickets) {
+    ATOLL_ASSIGN(RelayTicket ticket, read_ticket(file));
+    service.relays.push_back(std::move(ticket));
+  }
+  return {};
+}
+
 Status serve(const Invocation& invocation, const CoordinatorCommandOptions& options) {
   ATOLL_TRY(raise_descriptor_limit_to_serve());
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
@@ -117,6 +134,7 @@ Status serve(const Invocation& invocation, const CoordinatorCommandOptions& opti
   }
   service.web = {options.web.empty() ? file->web : options.web, options.web_certificate, options.web_key, service.state};
   ATOLL_ASSIGN(service.web.price_per_gigabyte, parse_price(options.price));
+  ATOLL_TRY(take_relays(options, service));
   const std::string where = options.state.empty() ? "" : " --state " + options.state;
   const Status ended = coordinator::run_service(service, interrupt.fd(), [&](const std::string& address, const std::string& page) {
     tell_service_manager("READY=1\nSTATUS=listens on " + address + (page.empty() ? "" : ", page at " + page));
@@ -231,6 +249,14 @@ Command coordinator_command() {
   command.options.push_back(
       {"--web-key", "the certificate's key (else in the certificate's file)", &options->web_key, false, {}, Completes::files});
   command.options.push_back({"--price", "of what islands send, as 0.09/GB; the page says what a run has cost", &options->price});
+  command.options.push_back(
+      {"--relay", "a port, such as 4402: islands that cannot dial each other meet here, in this process (else nowhere)", &options->relay});
+  command.options.push_back({"--relay-ticket",
+                             "the ticket of a relay that runs elsewhere (atoll relay); islands try relays in the order given",
+                             &options->relay_tickets,
+                             false,
+                             {},
+                             Completes::files});
   command.options.push_back({"--insecure", "no encryption, and keys are believed; on loopback only", &options->insecure});
   command.options.push_back(
       {"--config",

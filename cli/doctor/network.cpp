@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "agent/storage/membership_file.hpp"
@@ -152,6 +153,7 @@ Finding verdict_on(const std::vector<IslandReach>& reaches) {
 // Between which connected islands data pass, as they have found themselves.
 void look_at_paths(const json& islands, std::vector<Finding>& findings) {
   std::size_t passing = 0;
+  std::map<std::string, std::size_t> over;  // relays
   const auto address_of = [&](const std::string& name) {
     for (const json& island : list_at(islands, "islands")) {
       if (text_at(island, "name") == name && flag_at(island, "connected")) {
@@ -167,19 +169,26 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
       const std::string from = text_at(path, "from");
       if (flag_at(path, "passes")) {
         ++passing;
+        if (const std::string way = text_at(path, "way"); way.starts_with("relay ")) {
+          ++over[way];
+        }
       } else if (const std::string address = address_of(from); !address.empty()) {
         broken = true;
         findings.push_back({"paths", Health::bad,
                             "island " + printable(reader, 60) + " gets no data from island " + printable(from, 60) + ": " +
                                 printable(text_at(path, "why"), 300) + ". Open " + address + " for the first or " + address_of(reader) +
-                                " for the second"});
+                                " for the second, or let both meet at a relay (atoll relay)"});
       }
     }
+  }
+  std::string relayed;
+  for (const auto& [relay, directions] : over) {
+    relayed += ", " + std::to_string(directions) + " of them over " + printable(relay, 80);
   }
   if (passing > 0 && !broken) {
     findings.push_back({"paths", Health::good,
                         "data pass between the islands, as they have tried themselves (" + std::to_string(passing) +
-                            (passing == 1 ? " direction)" : " directions)")});
+                            (passing == 1 ? " direction" : " directions") + relayed + ")"});
   }
 }
 

@@ -1,5 +1,6 @@
 // Views that are one table: runs, islands, tokens; and the events, a line each.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
@@ -15,6 +16,19 @@ using nlohmann::json;
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 Style level_style(const std::string& level) { return level == "error" ? Style::bad : level == "warning" ? Style::attention : Style::plain; }
+
+// The ways to the other islands, each once: "direct, relay frankfurt".
+std::string ways_text(const json& island) {
+  std::set<std::string> ways;
+  for (const json& path : list_at(island, "paths")) {
+    ways.insert(text_at(path, "way"));
+  }
+  std::string text;
+  for (const std::string& way : ways) {
+    text += way.empty() ? "" : (text.empty() ? "" : ", ") + way;
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -55,6 +69,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {"SEEN", true},
                {"BUDGET", true, false, 2},
                {"MEMORY", true, false, 1},
+               {"WAY", false, true, 1},
                {"UP", true},
                {"DOWN", true}});
   for (const json& island : list_at(document, "islands")) {
@@ -71,6 +86,7 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {age_text(now, number_at(island, "last_seen_unix_ms"))},
                {bits_text(number_at(island, "uplink_budget_bits_per_second"))},
                {bytes_text(number_at(island, "link_memory_bytes"))},
+               {or_dash(ways_text(island))},
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))}});
   }

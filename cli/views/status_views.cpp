@@ -8,6 +8,7 @@
 
 #include "cli/views/document.hpp"
 #include "cli/views/printable.hpp"
+#include "cli/views/relayed_view.hpp"
 #include "cli/views/run_state.hpp"
 #include "cli/views/sparkline.hpp"
 #include "cli/views/table.hpp"
@@ -517,6 +518,9 @@ std::string render_status(const json& document, const Terminal& terminal) {
     for (const json& note : list_at(run, "notes")) {
       text += note.is_string() ? field("note", printable(note.get<std::string>(), 500), terminal) : "";
     }
+  }
+  for (const std::string& line : relayed_lines(run)) {
+    text += field("way", line, terminal);
   }
   for (const json& path : list_at(run, "unsteady")) {
     text += field("unsteady", printable(text_at(path, "text"), 300), terminal);

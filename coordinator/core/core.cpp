@@ -164,6 +164,8 @@ void Core::State::dispatch(const IslandId& island, const Message& message) {
           on_holds(island, m);
         } else if constexpr (std::is_same_v<M, PathReport>) {
           data_paths.hear(island, m);
+        } else if constexpr (std::is_same_v<M, Ways>) {
+          data_paths.hear(island, m);
         }
         // Anything else is not for an island to say.
       },

@@ -46,6 +46,7 @@ struct Settings {
   Duration stands_after = std::chrono::seconds(60);  // a round whose attempts fail for so long interrupts its run
   Generation generation;                             // this coordinator's
   Bytes generation_key;                              // what generations are proven with
+  std::vector<std::string> relays;                   // names of those where islands meet that cannot dial each other
 };
 
 // A message to one instance of an island's agent. `boot` is what that instance said in its Hello: two agents that use one

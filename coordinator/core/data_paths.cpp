@@ -126,6 +126,53 @@ void DataPaths::hear(const IslandId& island, const PathReport& message) {
   note_whole(island, message.from);
 }
 
+void DataPaths::hear(const IslandId& island, const Ways& message) {
+  std::set<IslandId> connected;
+  for (const PeerWay& way : message.peers) {
+    if (way.peer != island && islands_.alive(way.peer)) {
+      connected.insert(way.peer);
+      note_way(island, way.peer, bounded(way.relay, 64));
+    }
+  }
+  for (const auto& [peer, other] : islands_.all()) {
+    if (!connected.contains(peer)) {
+      paths_.goes_nowhere(island, peer);
+    }
+  }
+}
+
+// Told once of the two: both say it.
+void DataPaths::note_way(const IslandId& island, const IslandId& peer, const std::string& relay) {
+  const std::optional<std::string> before = paths_.way(island, peer);
+  paths_.goes(island, peer, relay);
+  if (before == relay || paths_.way(peer, island) == relay || (relay.empty() && before.value_or("").empty())) {
+    return;
+  }
+  const Run* run = common_run(island, peer);
+  event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_way",
+        "data between islands " + std::min(islands_.name_of(island), islands_.name_of(peer)) + " and " +
+            std::max(islands_.name_of(island), islands_.name_of(peer)) + " go " + (relay.empty() ? "directly" : "over relay " + relay));
+}
+
+std::vector<RelayedView> DataPaths::relayed_views(const Run& run) const {
+  std::vector<RelayedView> views;
+  for (const IslandId& a : run.members) {
+    for (const IslandId& b : run.members) {
+      const std::string relay = paths_.way(a, b).value_or(paths_.way(b, a).value_or(""));
+      if (a < b && !relay.empty() && islands_.alive(a) && islands_.alive(b)) {
+        const MeasuredPath* there = paths_.measurement(a, b);
+        const MeasuredPath* back = paths_.measurement(b, a);
+        const double rate = there == nullptr || back == nullptr ? 0 : std::min(there->bytes_per_second, back->bytes_per_second);
+        const bool in_order = islands_.name_of(a) < islands_.name_of(b);
+        const IslandId& first = in_order ? a : b;
+        const IslandId& second = in_order ? b : a;
+        views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), relay, rate});
+      }
+    }
+  }
+  return views;
+}
+
 void DataPaths::note_whole(const IslandId& reader, const IslandId& from) {
   if (!paths_.whole(reader, from, now())) {
     return;
@@ -144,8 +191,7 @@ void DataPaths::note_broken(const IslandId& reader, const IslandId& from, const 
   const std::string other = islands_.name_of(from);
   const Run* run = common_run(reader, from);
   event(run == nullptr ? RunId{} : run->about.id, reader, "warning", "path_broken",
-        "island " + one + " gets no data from island " + other + ": " + why +
-            ". One of them has to reach the other: " + islands_.opening_for(from, reader) + ", or " + islands_.opening_for(reader, from) +
+        "island " + one + " gets no data from island " + other + ": " + why + remedy_for(from, reader) +
             ". Until then a third island sums for both, where there is one");
   touch_runs_of(reader, from);
 }
@@ -361,7 +407,14 @@ std::optional<Wait> DataPaths::wait_for(const Run& run) {
 
 std::string DataPaths::text_of_apart(const IslandId& a, const IslandId& b) const {
   return "islands " + islands_.name_of(a) + " and " + islands_.name_of(b) + " cannot exchange data: " + paths_.why_not(a, b, now()) +
-         ". One of them has to reach the other: " + islands_.opening_for(a, b) + ", or " + islands_.opening_for(b, a);
+         remedy_for(a, b);
+}
+
+std::string DataPaths::remedy_for(const IslandId& a, const IslandId& b) const {
+  return ". One of them has to reach the other: " + islands_.opening_for(a, b) + ", or " + islands_.opening_for(b, a) +
+         (settings_.relays.empty()
+              ? "; or start the coordinator with --relay PORT, or with the ticket of a relay that both can dial (atoll relay)"
+              : "; or both have to reach relay " + list_of(settings_.relays));
 }
 
 }  // namespace atl::coordinator

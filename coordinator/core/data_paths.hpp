@@ -24,6 +24,8 @@ class DataPaths : protected Services {
   void back(const IslandId& island, bool new_boot) { steadiness_.back(island, new_boot, now()); }
   // What an island has tried.
   void hear(const IslandId& island, const PathReport& message);
+  // By which ways it is connected to the others.
+  void hear(const IslandId& island, const Ways& message);
   // In an exchange nothing came to the reader; it came after all.
   void note_broken(const IslandId& reader, const IslandId& from, const std::string& why);
   void note_whole(const IslandId& reader, const IslandId& from);
@@ -33,6 +35,8 @@ class DataPaths : protected Services {
   // What changed with time: paths that pass again, or have been steady for long enough. At each look at all runs.
   void settle();
   [[nodiscard]] std::vector<UnsteadyView> unsteady_views(const Run& run) const;
+  // The pairs of a run's islands whose data go over a relay.
+  [[nodiscard]] std::vector<RelayedView> relayed_views(const Run& run) const;
   // How a round goes around the paths that do not pass, and who has to be left out.
   [[nodiscard]] DetourDecision detour_among(const Run& run, const std::vector<IslandId>& participants) const;
   // An island that came and went is let in later.
@@ -50,6 +54,9 @@ class DataPaths : protected Services {
   Result<std::uint32_t> measure(Duration each);
 
  private:
+  void note_way(const IslandId& island, const IslandId& peer, const std::string& relay);
+  // What can be done that data pass between two islands, for people.
+  [[nodiscard]] std::string remedy_for(const IslandId& a, const IslandId& b) const;
   void note_available(const IslandId& reader, const IslandId& from, const Availability& available);
   void tell_unsteady(const IslandId& island, const std::string& text);
   [[nodiscard]] RunId run_that_knows(const IslandId& island) const;

@@ -49,6 +49,7 @@ void Paths::forgive(const IslandId& island, TimePoint now) {
   const auto is_end = [&](const auto& ends) { return ends.first == island || ends.second == island; };
   std::erase_if(passed_, [&](const auto& path) { return is_end(path.first); });
   std::erase_if(measured_, [&](const auto& path) { return is_end(path.first); });
+  std::erase_if(ways_, [&](const auto& path) { return is_end(path.first); });
   for (auto& [ends, path] : paths_) {
     if (path.broken && (ends.first == island || ends.second == island)) {
       path.until = std::min(path.until, now);
@@ -86,6 +87,11 @@ std::map<IslandId, std::string> Paths::into(const IslandId& reader, TimePoint no
     }
   }
   return found;
+}
+
+std::optional<std::string> Paths::way(const IslandId& island, const IslandId& peer) const {
+  const auto found = ways_.find({island, peer});
+  return found == ways_.end() ? std::nullopt : std::optional(found->second);
 }
 
 const MeasuredPath* Paths::measurement(const IslandId& reader, const IslandId& from) const {

@@ -36,6 +36,11 @@ class Paths {
   void passed(const IslandId& reader, const IslandId& from, TimePoint now) { passed_[{reader, from}] = now; }
   // Data came when the reader tried the path, which it told at `since` or later.
   [[nodiscard]] bool passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const;
+  // `island` is connected to `peer` over this relay, or directly ("").
+  void goes(const IslandId& island, const IslandId& peer, const std::string& relay) { ways_[{island, peer}] = relay; }
+  void goes_nowhere(const IslandId& island, const IslandId& peer) { ways_.erase({island, peer}); }
+  // Nothing: it is not connected, as far as is known.
+  [[nodiscard]] std::optional<std::string> way(const IslandId& island, const IslandId& peer) const;
   void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
   // It was lost, or is another process: what was found of its paths may have been its own doing.
   void forgive(const IslandId& island, TimePoint now);
@@ -67,6 +72,7 @@ class Paths {
   std::map<std::pair<IslandId, IslandId>, Path> paths_;        // of those that were ever broken: reader, from
   std::map<std::pair<IslandId, IslandId>, TimePoint> passed_;  // reader, from
   std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
+  std::map<std::pair<IslandId, IslandId>, std::string> ways_;  // island, peer: the relay's name, or empty
 };
 
 // ---- who sums, and who stays out, where data do not pass -------------------------------------------------------------------------------

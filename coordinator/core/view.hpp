@@ -85,6 +85,16 @@ struct UnsteadyView {
   std::optional<TimePoint> until;  // it has to be steady until then
 };
 
+// Two islands whose data go over a relay.
+struct RelayedView {
+  IslandId a;
+  IslandId b;
+  std::string name_of_a;
+  std::string name_of_b;
+  std::string relay;
+  double bytes_per_second = 0;  // as last measured, of the slower direction; 0: not measured
+};
+
 // A run is its record, with what is of this moment. Its reason is never empty while the run waits for anything.
 struct RunView : RunRecord {
   std::uint64_t rounds = 0;  // of the whole run
@@ -97,6 +107,7 @@ struct RunView : RunRecord {
   Round spread_round;                       // when all had done this round; 0: not known yet
   std::vector<MembershipView> memberships;  // by part
   std::vector<UnsteadyView> unsteady;       // paths between its islands, and their links
+  std::vector<RelayedView> relayed;         // pairs of its islands
   std::vector<std::string> phases;          // in order
   std::vector<TaskView> tasks;              // of a run of phases, in order
   RunId part_of;                            // the run of phases that it trains an expert for; empty: none
@@ -108,6 +119,7 @@ struct PathView {
   bool passes = false;
   std::string why;  // not
   std::optional<MeasuredPath> measured;
+  std::optional<std::string> way = {};  // the relay's name, or empty: directly; nothing: not known
 };
 
 struct IslandView {

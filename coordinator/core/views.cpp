@@ -98,6 +98,9 @@ RunView Views::view_of(const Run& run) const {
   if (core_.data_paths.steadiness().any() && !run.life.over()) {
     view.unsteady = core_.data_paths.unsteady_views(run);
   }
+  if (!run.life.over()) {
+    view.relayed = core_.data_paths.relayed_views(run);
+  }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);
   run.rule->describe(run, view);
@@ -152,8 +155,8 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     view.data_sets = value.data_sets;
     for (const auto& [from, why] : state_->data_paths.paths().into(id, now)) {
       const MeasuredPath* measured = state_->data_paths.paths().measurement(id, from);
-      view.paths.push_back(
-          {state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured)});
+      view.paths.push_back({state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured),
+                            state_->data_paths.paths().way(id, from)});
     }
     if (value.boot != 0) {
       view.last_seen = island.heard;

@@ -32,7 +32,8 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied, Holds>(message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied, Holds, Ways>(
+      message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -314,6 +315,7 @@ void Driver::hold(ConnectionId connection, const IslandId& island, Message messa
 void Driver::feed(TimePoint now, ConnectionId connection, const IslandId& island, Message message) {
   const std::uint64_t boot = boot_of(connection, island, message);
   if (auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+    send_passes(connection, passes_.renewed(island, now));
     if (stops_reporting(island, *heartbeat)) {
       write_reports(now);  // from now on views find its last figures in the ledger alone
     }
@@ -469,8 +471,18 @@ void Driver::announce() {
         if (const Status sent = server_->send(instance.connection, outgoing.message); !sent) {
           log_debug("could not send " + std::string(kind_of(outgoing.message)) + " to " + outgoing.island.text + ": " + sent.error().why);
         }
+        if (std::holds_alternative<Welcome>(outgoing.message)) {
+          send_passes(instance.connection, passes_.welcome(outgoing.island, now()));
+        }
       }
     }
+  }
+}
+
+// One that is lost is made anew: with the next connection, or when it is due.
+void Driver::send_passes(ConnectionId connection, const std::optional<Relays>& relays) {
+  if (relays) {
+    (void)server_->send(connection, *relays);
   }
 }
 

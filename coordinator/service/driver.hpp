@@ -23,6 +23,7 @@
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/ledger/running_totals.hpp"
 #include "coordinator/service/questions.hpp"
+#include "coordinator/service/relay_passes.hpp"
 #include "transport/base/log_limit.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
@@ -36,6 +37,8 @@ class Driver {
   static Result<std::unique_ptr<Driver>> start(Settings settings, Place place, Ledger ledger, std::unique_ptr<ControlServer> server,
                                                TimePoint now);
   ~Driver();
+  // Where islands meet that cannot dial each other, in the order in which they try it. Before `run`.
+  void offer_relays(std::vector<RelayTicket> relays) { passes_ = RelayPasses(std::move(relays)); }
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
@@ -85,6 +88,7 @@ class Driver {
   void ledger_failed(TimePoint now, const Error& error);
   void ledger_recovered(TimePoint now);
   void announce();
+  void send_passes(ConnectionId connection, const std::optional<Relays>& relays);
   void log_events() const;
   void write_reports(TimePoint now);
 
@@ -94,6 +98,7 @@ class Driver {
   std::unique_ptr<Core> core_;
   std::unique_ptr<Requests> requests_;
   Place place_;
+  RelayPasses passes_{{}};
 
   std::map<IslandId, std::vector<Instance>> instances_;  // newest last
   std::deque<Answered> answered_;                        // the newest few

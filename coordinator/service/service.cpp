@@ -5,6 +5,7 @@
 
 #include "coordinator/ledger/ledger.hpp"
 #include "coordinator/service/driver.hpp"
+#include "coordinator/service/offered_relays.hpp"
 #include "coordinator/service/questions.hpp"
 #include "coordinator/web/web.hpp"
 #include "transport/base/random_number.hpp"
@@ -58,6 +59,8 @@ Status run_service(const ServiceOptions& options, int stop_fd,
   ATOLL_ASSIGN(std::unique_ptr<ZmqControlServer> server,
                ZmqControlServer::open(ControlServerSettings{options.settings.bind, *keys, options.insecure}));
   const std::string bound = server->bound_address();
+  ATOLL_ASSIGN(const std::unique_ptr<OfferedRelays> relays, OfferedRelays::open(options, keys->secret_key));
+  core.relays = relays->names();
   ATOLL_ASSIGN(const std::unique_ptr<Driver> driver,
                Driver::start(std::move(core), Place{options.version, options.settings.advertise, keys->public_key}, *std::move(ledger),
                              std::move(server), now()));
@@ -70,6 +73,7 @@ Status run_service(const ServiceOptions& options, int stop_fd,
       return questions->ask(verb, arguments, kPatience);
     });
   }
+  driver->offer_relays(relays->tickets());
   ready(bound, web ? web->url() : "");
   Status ended = driver->run(stop_fd, *questions);
   questions->stop();

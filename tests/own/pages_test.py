@@ -65,7 +65,7 @@ class Table(unittest.TestCase):
         self.assertEqual(set(commands) - set(COMMANDS), set())
         self.assertEqual(set(COMMANDS) - set(commands), set())
         for command, line in COMMANDS.items():
-            if isinstance(line, Typed):
+            if isinstance(line, (Typed, Elsewhere)):
                 self.is_there(line)
             else:
                 self.assertTrue(line.startswith(f"atoll {command} ") or line == f"atoll {command}", line)

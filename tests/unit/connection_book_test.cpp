@@ -1,5 +1,5 @@
 // Who may stay connected without having shown anything.
-#include "transport/zmq/connection_book.hpp"
+#include "transport/base/connection_book.hpp"
 
 #include "tests/catch.hpp"
 

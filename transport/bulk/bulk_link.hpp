@@ -13,7 +13,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "transport/base/ids.hpp"
@@ -46,6 +48,8 @@ class PieceReceiver {
   virtual void connected(TimePoint now, const IslandId& peer) = 0;
   // From now on this peer is asked over so many connections; each wants something to do (PathWindow::asked_over).
   virtual void asked_over(const IslandId& /*peer*/, unsigned /*connections*/) {}
+  // This peer is reached another way than before: directly (""), over the relay of that name, or not at all (nothing).
+  virtual void way_changed(const IslandId& /*peer*/, const std::optional<std::string>& /*way*/) {}
 };
 
 struct PeerTraffic {
@@ -65,6 +69,9 @@ class BulkLink {
   // dial us). Peers not named any more are disconnected. This island itself may be among them and is passed over.
   // Errors: invalid_argument for a key that is none; the other peers are still set.
   virtual Status set_peers(std::span<const Member> peers) = 0;
+
+  // Where this island meets peers that it cannot dial, nor they it: in the order in which they are tried. Others than before replace them.
+  virtual void set_relays(std::span<const RelayOffer> /*relays*/) {}
 
   // A budget for what leaves from now on, in bits a second, beside the link's own: the smaller one holds. 0: none beside it.
   virtual void set_uplink(double bits_per_second) = 0;

@@ -7,12 +7,27 @@ namespace atl {
 namespace {
 
 // In the order of the variant.
-constexpr std::array<std::string_view, 40> kKinds = {
-    "hello",      "heartbeat",         "ready",       "exchanged",  "exchange_failed", "withdrawn", "merged",     "checkpointed",
-    "caught_up",  "island_event",      "timeline",    "run_ended",  "leave",           "welcome",   "refused",    "invite",
-    "new_epoch",  "exchange",          "commit",      "abort",      "offer",           "catch_up",  "serve",      "release",
-    "enrol",      "enrolled",          "request",     "reply",      "drain",           "cut",       "pair_query", "pair_answer",
-    "assignment", "assignment_report", "path_report", "neighbours", "task_images",     "copied",    "holds",      "over"};
+constexpr std::array<std::string_view, 42> kKinds = {"hello",           "heartbeat",
+                                                     "ready",           "exchanged",
+                                                     "exchange_failed", "withdrawn",
+                                                     "merged",          "checkpointed",
+                                                     "caught_up",       "island_event",
+                                                     "timeline",        "run_ended",
+                                                     "leave",           "welcome",
+                                                     "refused",         "invite",
+                                                     "new_epoch",       "exchange",
+                                                     "commit",          "abort",
+                                                     "offer",           "catch_up",
+                                                     "serve",           "release",
+                                                     "enrol",           "enrolled",
+                                                     "request",         "reply",
+                                                     "drain",           "cut",
+                                                     "pair_query",      "pair_answer",
+                                                     "assignment",      "assignment_report",
+                                                     "path_report",     "neighbours",
+                                                     "task_images",     "copied",
+                                                     "holds",           "over",
+                                                     "relays",          "ways"};
 static_assert(kKinds.size() == std::variant_size_v<Message>);
 
 }  // namespace

@@ -192,6 +192,17 @@ struct PathReport {
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
+// By which way this island's data go to and from each island that it is connected to: all of them, each time.
+struct PeerWay {
+  IslandId peer;
+  std::string relay;  // its name; empty: directly
+  friend bool operator==(const PeerWay&, const PeerWay&) = default;
+};
+struct Ways {
+  std::vector<PeerWay> peers;
+  friend bool operator==(const Ways&, const Ways&) = default;
+};
+
 // "My contribution must not count": not finite, or the trainer failed to make one. The island stays in the epoch.
 struct Withdrawn {
   RunId run;
@@ -564,6 +575,19 @@ struct RunOver {
   friend bool operator==(const RunOver&, const RunOver&) = default;
 };
 
+// Where islands that cannot dial each other meet (transport/relay), and what shows there that the receiver may: in the order in which they
+// are tried. All of them, each time; said again before the passes run out.
+struct RelayOffer {
+  std::string name;
+  std::string address;  // "tcp://host:port"
+  std::string pass;     // transport/relay/relay_pass.hpp
+  friend bool operator==(const RelayOffer&, const RelayOffer&) = default;
+};
+struct Relays {
+  std::vector<RelayOffer> relays;
+  friend bool operator==(const Relays&, const Relays&) = default;
+};
+
 // Which of the runs that an island holds are over. Of a run that is not named nothing is to be concluded: the coordinator may have lost
 // what it knew of it.
 struct Over {
@@ -610,7 +634,7 @@ struct Reply {
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
                              Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
                              Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
-                             PathReport, Neighbours, TaskImages, Copied, Holds, Over>;
+                             PathReport, Neighbours, TaskImages, Copied, Holds, Over, Relays, Ways>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -123,6 +123,8 @@ class Decoder {
         return get(*e.body_as_TaskImages());
       case Body::Holds:
         return get(*e.body_as_Holds());
+      case Body::Ways:
+        return get(*e.body_as_Ways());
       case Body::Leave:
         return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       case Body::PairQuery:
@@ -164,6 +166,8 @@ class Decoder {
         return get(*e.body_as_Neighbours());
       case Body::Over:
         return get(*e.body_as_Over());
+      case Body::Relays:
+        return get(*e.body_as_Relays());
       case Body::Drain:
         return Drain{text(e.body_as_Drain()->why())};
       case Body::Enrolled:
@@ -500,6 +504,14 @@ class Decoder {
     return Over{list(m.runs(), [this](const wire::RunOver* over) {
       return RunOver{run(over->run()), over->removed(), count(over->ended_seconds()), epoch(over->epoch()), round(over->round())};
     })};
+  }
+  Relays get(const wire::Relays& m) {
+    return Relays{list(m.relays(), [this](const wire::RelayOffer* relay) {
+      return RelayOffer{name(relay->name()), name(relay->address()), name(relay->pass())};
+    })};
+  }
+  Ways get(const wire::Ways& m) {
+    return Ways{list(m.peers(), [this](const wire::PeerWay* way) { return PeerWay{island(way->peer()), name(way->relay())}; })};
   }
   Copied get(const wire::Copied& m) {
     return Copied{run(m.run()),          round(m.round()), digest(m.digest()), count(m.bytes()),

@@ -284,6 +284,17 @@ class Encoder {
                                                          over.round.value);
                             }));
   }
+  Offset<wire::Relays> put(const Relays& m) {
+    return wire::CreateRelays(builder_, list(m.relays, "the list of relays", [this](const RelayOffer& relay) {
+                                return wire::CreateRelayOffer(builder_, name(relay.name, "a relay's name"),
+                                                              name(relay.address, "a relay's address"), name(relay.pass, "a relay's pass"));
+                              }));
+  }
+  Offset<wire::Ways> put(const Ways& m) {
+    return wire::CreateWays(builder_, list(m.peers, "the list of ways", [this](const PeerWay& way) {
+                              return wire::CreatePeerWay(builder_, name(way.peer), name(way.relay, "a way's relay"));
+                            }));
+  }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
     return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error), m.entry);
   }

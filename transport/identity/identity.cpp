@@ -66,31 +66,6 @@ std::string_view line_of(std::string_view text, std::string_view label) {
   return {};
 }
 
-Result<std::string> read_private_text(const std::filesystem::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) {
-    return errno == ENOENT ? Error{Code::not_found, "there is no key file " + path.string()} : system_error("read", path);
-  }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) {
-    return system_error("read", path);
-  }
-  if (!S_ISREG(status.st_mode)) {
-    return Error{Code::corrupt, path.string() + " is not a file"};
-  }
-  if ((status.st_mode & 077U) != 0) {
-    return Error{Code::unauthorized, "the secret key in " + path.string() +
-                                         " can be read by other users; if none of them has, run: chmod 600 " + path.string()};
-  }
-  std::string text(kMaxFileBytes, '\0');
-  const ssize_t count = ::read(file.get(), text.data(), text.size());
-  if (count < 0) {
-    return system_error("read", path);
-  }
-  text.resize(static_cast<std::size_t>(count));
-  return text;
-}
-
 }  // namespace
 
 Result<KeyPair> make_key_pair() {
@@ -150,6 +125,31 @@ Status write_key_file(const std::filesystem::path& path, const KeyPair& keys) {
     return system_error("sync", folder);
   }
   return {};
+}
+
+Result<std::string> read_private_text(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) {
+    return errno == ENOENT ? Error{Code::not_found, "there is no key file " + path.string()} : system_error("read", path);
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) {
+    return system_error("read", path);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return Error{Code::corrupt, path.string() + " is not a file"};
+  }
+  if ((status.st_mode & 077U) != 0) {
+    return Error{Code::unauthorized, "the secret key in " + path.string() +
+                                         " can be read by other users; if none of them has, run: chmod 600 " + path.string()};
+  }
+  std::string text(kMaxFileBytes, '\0');
+  const ssize_t count = ::read(file.get(), text.data(), text.size());
+  if (count < 0) {
+    return system_error("read", path);
+  }
+  text.resize(static_cast<std::size_t>(count));
+  return text;
 }
 
 Result<KeyPair> read_key_file(const std::filesystem::path& path) {

@@ -30,6 +30,9 @@ bool is_key(std::string_view text);
 // "i-" and the first 16 hexadecimal digits of the SHA-256 of the key's 40 characters: the same wherever the key shows up.
 IslandId island_of(std::string_view public_key);
 
+// What is in a small file with a secret. Errors: not_found; unauthorized if others may read the file; corrupt if it is no file; io.
+Result<std::string> read_private_text(const std::filesystem::path& path);
+
 // Writes a new key file and makes it durable; it appears whole or not at all. Missing folders are made, readable by their owner only.
 // Errors: conflict if there is a file already (it is left as it is), io.
 Status write_key_file(const std::filesystem::path& path, const KeyPair& keys);

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "transport/base/connection_book.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
-#include "transport/zmq/connection_book.hpp"
 
 namespace atl {
 

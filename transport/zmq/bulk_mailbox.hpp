@@ -36,8 +36,11 @@ struct EndBulkSession {  // one of its boxes was not authentic
 struct SetBulkUplink {
   double bits_per_second = 0;
 };
+struct SetBulkRelays {
+  std::vector<RelayOffer> relays;
+};
 struct StopBulkIo {};
-using BulkCommand = std::variant<SetBulkPeers, SetBulkUplink, OutgoingWant, EndBulkSession, StopBulkIo>;
+using BulkCommand = std::variant<SetBulkPeers, SetBulkUplink, SetBulkRelays, OutgoingWant, EndBulkSession, StopBulkIo>;
 
 // Arrivals. A piece is still sealed: the caller's thread opens it into its destination.
 struct SealedPiece {
@@ -53,9 +56,12 @@ struct BulkConnected {};
 struct BulkAskedOver {
   unsigned connections = 0;
 };
+struct BulkWay {
+  std::optional<std::string> relay;  // its name, or empty: directly; nothing: it is not connected any more
+};
 struct BulkArrival {
   IslandId from;
-  std::variant<SealedPiece, Gone, BulkConnected, BulkAskedOver> what;
+  std::variant<SealedPiece, Gone, BulkConnected, BulkAskedOver, BulkWay> what;
 };
 
 class BulkMailbox {

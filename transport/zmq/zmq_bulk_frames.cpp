@@ -18,8 +18,13 @@ void ZmqBulkIo::reject(Session& session, const std::string& why) {
   log_rarely("bulk link: island " + session.peer.text + " sent " + why + "; its connection begins anew");
   Dealer* dealer = session.dealer;
   const Route route = session.route;
+  const IslandId peer = session.peer;
+  const unsigned way = session.way;
   end_session(session.id, why);
-  if (dealer != nullptr) {
+  if (way > 0) {
+    redial(*dealer);  // with what the relay made of this connection nothing can be begun
+    blame_relay(peer, way, why);
+  } else if (dealer != nullptr) {
     say_hello(*dealer);
   } else {
     greet(route);

@@ -20,7 +20,25 @@ void ZmqBulkIo::greet(const Route& route) {
   send_to_route(route, greeting);
 }
 
-void ZmqBulkIo::on_hello(const Route& route, const ZmqMessage& message) {
+// Of the two at a relay one has heard that the other is there: it is the accepting side.
+void ZmqBulkIo::greet(const Dealer& dealer) {
+  if (dealer.accepts) {
+    if (dealer.session != 0) {
+      end_session(dealer.session, "the peer began a new session");
+    }
+    const std::array<std::byte, 2> greeting{kGreet, static_cast<std::byte>(kBulkVersion)};
+    ZmqMessage(ByteView(greeting)).send(dealer.socket, false);
+  }
+}
+
+bool ZmqBulkIo::has_too_many(const IslandId& peer) const {
+  const auto half_open = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& item) { return !item.second.confirmed; });
+  const auto accepted = std::count_if(sessions_.begin(), sessions_.end(),
+                                      [&](const auto& item) { return item.second.dealer == nullptr && item.second.peer == peer; });
+  return static_cast<std::size_t>(half_open) >= kHalfOpen || static_cast<std::size_t>(accepted) >= kSessionsAPeer;
+}
+
+void ZmqBulkIo::on_hello(const Route& route, Dealer* dealer, const ZmqMessage& message) {
   const ByteView hello = message.bytes();
   const Result<Key> claimed = dialler_of(identity_, hello);
   if (!claimed) {
@@ -28,6 +46,10 @@ void ZmqBulkIo::on_hello(const Route& route, const ZmqMessage& message) {
     return;
   }
   const auto admitted = admitted_.find(*claimed);
+  if (dealer != nullptr && (admitted == admitted_.end() || admitted->second != dealer->peer)) {
+    log_rarely("bulk link: another than island " + dealer->peer.text + " came from the relay in its place, and was not answered");
+    return;
+  }
   if (admitted == admitted_.end()) {
     // Not answered: perhaps a stranger, perhaps a peer that this island will hear of in a moment.
     if (not_admitted_.size() < kRemembered) {
@@ -36,14 +58,11 @@ void ZmqBulkIo::on_hello(const Route& route, const ZmqMessage& message) {
     log_debug("bulk link: a hello with a key that is not admitted");
     return;
   }
-  if (const auto known = routes_.find(route); known != routes_.end()) {
-    end_session(known->second, "the peer began a new session");
+  const auto known = routes_.find(route);
+  if (const std::uint64_t before = dealer != nullptr ? dealer->session : known != routes_.end() ? known->second : 0; before != 0) {
+    end_session(before, "the peer began a new session");
   }
-  const auto half_open = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& item) { return !item.second.confirmed; });
-  const auto accepted = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& item) {
-    return item.second.dealer == nullptr && item.second.peer == admitted->second;
-  });
-  if (static_cast<std::size_t>(half_open) >= kHalfOpen || static_cast<std::size_t>(accepted) >= kSessionsAPeer) {
+  if (has_too_many(admitted->second)) {
     log_rarely("bulk link: too many connections of island " + admitted->second.text + "; a new one was not answered");
     return;
   }
@@ -57,11 +76,21 @@ void ZmqBulkIo::on_hello(const Route& route, const ZmqMessage& message) {
   session.route = route;
   session.source = message.source();
   session.keys = acceptance->keys;
+  if (dealer != nullptr) {
+    session.dealer = dealer;
+    session.way = dealer->way;
+    dealer->session = add_session(std::move(session));
+    ZmqMessage(acceptance->welcome).send(dealer->socket, false);
+    return;
+  }
   routes_[route] = add_session(std::move(session));
   send_to_route(route, acceptance->welcome);
 }
 
 void ZmqBulkIo::say_hello(Dealer& dealer) {
+  if (dealer.accepts) {
+    return greet(dealer);
+  }
   if (dealer.socket == nullptr) {
     return;
   }
@@ -95,6 +124,7 @@ void ZmqBulkIo::on_welcome(Dealer& dealer, const ZmqMessage& message) {
   Session session;
   session.peer = dealer.peer;
   session.dealer = &dealer;
+  session.way = dealer.way;
   session.source = message.source();
   session.keys = *keys;
   dealer.session = add_session(std::move(session));
@@ -129,6 +159,7 @@ void ZmqBulkIo::confirm(Session& session) {
     mailbox_->update(session.peer, [](PeerTraffic& row) { row.connected = true; });
     mailbox_->push(BulkArrival{session.peer, BulkConnected{}});
   }
+  tell_way(session.peer, peer);
 }
 
 void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
@@ -140,7 +171,7 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
   sessions_.erase(found);
   if (session.dealer != nullptr) {
     session.dealer->session = 0;
-    session.dealer->hello_again = now() + kHelloPatience;
+    session.dealer->hello_again = session.dealer->accepts ? TimePoint::max() : now() + kHelloPatience;
   } else {
     routes_.erase(session.route);
     const bool followed = std::ranges::any_of(
@@ -156,6 +187,7 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
   Peer& peer = peers_.at(session.peer);
   std::erase(peer.sessions, id);
   divide(peer);
+  tell_way(session.peer, peer);
   if (peer.sessions.empty()) {
     mailbox_->update(session.peer, [](PeerTraffic& row) { row.connected = false; });
     store_->drop_reader(session.peer);
@@ -166,7 +198,7 @@ void ZmqBulkIo::end_session(std::uint64_t id, const std::string& why) {
 
 void ZmqBulkIo::redial(Dealer& dealer) {
   close_dealer(dealer);
-  dealer.socket = make_dealer_socket(peers_.at(dealer.peer).who.address);
+  dealer.socket = make_dealer_socket(dealer);
   dealer.handshake.reset();
   dealer.hellos = 0;
   dealer.refuted = 0;

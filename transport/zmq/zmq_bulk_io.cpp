@@ -3,6 +3,7 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <climits>
 #include <iterator>
 #include <utility>
 
@@ -123,6 +124,8 @@ bool ZmqBulkIo::obey_commands() {
       set_peers(std::move(peers->peers));
     } else if (const auto* uplink = std::get_if<SetBulkUplink>(&command)) {
       set_uplink(uplink->bits_per_second);
+    } else if (auto* relays = std::get_if<SetBulkRelays>(&command)) {
+      set_relays(std::move(relays->relays));
     } else if (const auto* want = std::get_if<OutgoingWant>(&command)) {
       send_want(*want);
     } else if (const auto* ended = std::get_if<EndBulkSession>(&command)) {
@@ -187,10 +190,10 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
     admitted_[who.key] = island;
     peer.who = std::move(who);
     if (peer.who.address.empty()) {
-      close_dealers(peer);
+      close_dealers(peer, 0, 0);
     } else {
       for (unsigned i = 0; i < settings_.streams; ++i) {
-        add_dealer(island, peer);
+        add_dealer(island, peer, 0);
       }
     }
     mailbox_->update(island, [](PeerTraffic&) {});
@@ -200,24 +203,29 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
   }
 }
 
-void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer) {
+void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer, unsigned way) {
   auto dealer = std::make_unique<Dealer>();
   dealer->peer = island;
-  dealer->socket = make_dealer_socket(peer.who.address);
+  dealer->way = way;
+  dealer->accepts = way > 0 && accepts_from(island);
+  dealer->socket = make_dealer_socket(*dealer);
   dealer->hello_again = TimePoint::max();
   dealer->patience = kHelloPatience;
   peer.dealers.push_back(std::move(dealer));
 }
 
 // What the peer asks for over connections that it dialled goes on.
-void ZmqBulkIo::close_dealers(Peer& peer) {
+void ZmqBulkIo::close_dealers(Peer& peer, unsigned from_way, unsigned to_way) {
+  const auto is_one = [&](const auto& dealer) { return dealer->way >= from_way && dealer->way <= to_way; };
   for (const auto& dealer : peer.dealers) {
-    if (dealer->session != 0) {
-      end_session(dealer->session, "it is not dialled any more");
+    if (is_one(dealer)) {
+      if (dealer->session != 0) {
+        end_session(dealer->session, "it is not dialled any more");
+      }
+      close_dealer(*dealer);
     }
-    close_dealer(*dealer);
   }
-  peer.dealers.clear();
+  std::erase_if(peer.dealers, is_one);
 }
 
 void ZmqBulkIo::remove_peer(const IslandId& island) {
@@ -261,23 +269,30 @@ ZmqBulkIo::Session* ZmqBulkIo::next_session(const IslandId& island) {
   return &sessions_.at(peer->second.asked[peer->second.turn++ % used_sessions(peer->second)]);
 }
 
+// Connections of the first way there is are asked over, and no others: a direct one before any relay.
 // A want that shares a connection with pieces going the same way waits behind all that ZeroMQ and the kernel hold of them, which is more
 // than the path does. So on a far path each side asks over the connections that it dialled. Where one side alone dials, each has every
 // second of them: in the order of their keys, which both sides know. With one connection there is nothing to divide. A near peer is asked
 // over any, since fewer that are busy cost fewer wake-ups.
 void ZmqBulkIo::divide(Peer& peer) const {
+  unsigned way = UINT_MAX;
+  for (const std::uint64_t id : peer.sessions) {
+    way = std::min(way, sessions_.at(id).way);
+  }
+  peer.best.clear();
+  std::ranges::copy_if(peer.sessions, std::back_inserter(peer.best), [&](std::uint64_t id) { return sessions_.at(id).way == way; });
   if (!peer.far) {
-    peer.asked = peer.sessions;
+    peer.asked = peer.best;
     return;
   }
   peer.asked.clear();
   const std::size_t ours = dialled(peer);
-  if (ours > 0 && ours < peer.sessions.size()) {
-    std::ranges::copy_if(peer.sessions, std::back_inserter(peer.asked), [this](std::uint64_t id) { return is_dialled(id); });
+  if (ours > 0 && ours < peer.best.size()) {
+    std::ranges::copy_if(peer.best, std::back_inserter(peer.asked), [this](std::uint64_t id) { return is_dialled(id); });
     return;
   }
   std::vector<std::pair<Key, std::uint64_t>> in_order;
-  for (const std::uint64_t id : peer.sessions) {
+  for (const std::uint64_t id : peer.best) {
     const BulkKeys& keys = sessions_.at(id).keys;
     in_order.emplace_back(std::min(keys.send, keys.receive), id);
   }
@@ -313,7 +328,22 @@ ZmqBulkIo::Session* ZmqBulkIo::session_of(const IslandId& island, std::uint64_t 
 // -------------------------------------------------------------------------------------------------------------- sockets
 
 // Null where the process has no descriptors left: said, and tried again (tick).
-void* ZmqBulkIo::make_dealer_socket(const std::string& address) {
+void* ZmqBulkIo::make_dealer_socket(Dealer& dealer) {
+  if (dealer.way == 0) {
+    return make_dealer_socket(peers_.at(dealer.peer).who.address, false);
+  }
+  const RelayOffer& relay = relays_.at(dealer.way - 1);
+  dealer.pass = relay.pass;
+  Result<std::unique_ptr<RelayTunnels::Tunnel>> tunnel = tunnels_.open(relay.address, relay.pass + "." + dealer.peer.text);
+  if (!tunnel) {
+    log_rarely("bulk link: " + tunnel.error().why);
+    return nullptr;
+  }
+  dealer.tunnel = *std::move(tunnel);
+  return make_dealer_socket(dealer.tunnel->endpoint(), true);
+}
+
+void* ZmqBulkIo::make_dealer_socket(const std::string& address, bool relayed) {
   void* socket = zmq_socket(context_, ZMQ_DEALER);
   if (socket == nullptr) {
     log_rarely("bulk link: " + address + " is not dialled for now: " + zmq_strerror(zmq_errno()) + "; this process may have " +
@@ -325,6 +355,9 @@ void* ZmqBulkIo::make_dealer_socket(const std::string& address) {
   set_option(socket, ZMQ_PROBE_ROUTER, 1);  // tells the other side of every new connection
   set_option(socket, ZMQ_RECONNECT_IVL, 200);
   set_option(socket, ZMQ_RECONNECT_IVL_MAX, 10'000);
+  if (relayed) {
+    set_option(socket, ZMQ_HANDSHAKE_IVL, 0);  // it begins once the peer has come to the relay
+  }
   if (zmq_connect(socket, address.c_str()) != 0) {
     log_rarely("bulk link: cannot dial " + address + ": " + zmq_strerror(zmq_errno()));
   }
@@ -335,6 +368,7 @@ void ZmqBulkIo::close_dealer(Dealer& dealer) {
   if (dealer.socket != nullptr) {
     zmq_close(std::exchange(dealer.socket, nullptr));
   }
+  dealer.tunnel.reset();
 }
 
 bool ZmqBulkIo::read_parts(void* socket, Parts& parts) {
@@ -370,7 +404,7 @@ void ZmqBulkIo::read_router() {
     if (first.empty()) {
       greet(route);
     } else if (first[0] == kHello) {
-      on_hello(route, parts.front());
+      on_hello(route, nullptr, parts.front());
     } else if (first[0] == kData) {
       const auto known = routes_.find(route);
       if (known == routes_.end()) {
@@ -389,9 +423,10 @@ void ZmqBulkIo::read_dealer(Dealer& dealer) {
   for (int i = 0; i < kReadsInARow && read_parts(dealer.socket, parts); ++i) {
     const ByteView first = parts.front().bytes();
     if (first.empty()) {
-      continue;
-    }
-    if (first[0] == kGreet) {
+      greet(dealer);
+    } else if (dealer.accepts && first[0] == kHello) {
+      on_hello({}, &dealer, parts.front());
+    } else if (first[0] == kGreet && !dealer.accepts) {
       if (dealer.session != 0) {
         end_session(dealer.session, "the peer began a new session");
       }
@@ -438,12 +473,7 @@ void ZmqBulkIo::look_at_streams(TimePoint present) {
       look.queue = look.queue || (i < used && peer.far && waits_in_queue(session.source));
     }
     peer.streams.look(look);
-    const bool established = std::ranges::all_of(peer.dealers, [](const auto& dealer) { return dealer->session != 0; });
-    const bool may_dial = established && !peer.who.address.empty();
-    for (std::size_t there = peer.far ? dialled(peer) : peer.sessions.size();
-         may_dial && there < peer.streams.count() && peer.dealers.size() < kMostStreams; ++there) {
-      add_dealer(island, peer);
-    }
+    add_streams(island, peer);
     const auto over = static_cast<unsigned>(used_sessions(peer));
     if (std::exchange(peer.asked_over, over) != over && over > 0) {
       log_debug("bulk link: island " + island.text + " is asked over " + std::to_string(over) + " connections");
@@ -453,7 +483,20 @@ void ZmqBulkIo::look_at_streams(TimePoint present) {
   looked_at_ = present;
 }
 
+void ZmqBulkIo::add_streams(const IslandId& island, Peer& peer) {
+  const unsigned way = way_of(peer);
+  const auto of_way = [&](const auto& dealer) { return dealer->way == way; };
+  const bool established = std::ranges::all_of(peer.dealers, [&](const auto& dealer) { return !of_way(dealer) || dealer->session != 0; });
+  const bool may_dial = established && (way > 0 ? !accepts_from(island) : !peer.who.address.empty());
+  auto dealers = static_cast<std::size_t>(std::ranges::count_if(peer.dealers, of_way));
+  for (std::size_t there = peer.far ? dialled(peer) : peer.best.size(); may_dial && there < peer.streams.count() && dealers < kMostStreams;
+       ++there, ++dealers) {
+    add_dealer(island, peer, way);
+  }
+}
+
 void ZmqBulkIo::tick(TimePoint present) {
+  look_at_ways(present);
   look_at_streams(present);
   std::vector<std::uint64_t> dead;
   std::vector<std::uint64_t> quiet;
@@ -468,11 +511,17 @@ void ZmqBulkIo::tick(TimePoint present) {
     }
   }
   for (const std::uint64_t id : dead) {
+    if (!sessions_.contains(id)) {
+      continue;
+    }
     Dealer* dealer = sessions_.at(id).dealer;
+    const IslandId peer = sessions_.at(id).peer;
+    const unsigned way = sessions_.at(id).way;
     end_session(id, "nothing was heard for " + human_duration(settings_.dead_after));
     if (dealer != nullptr) {
       redial(*dealer);
     }
+    blame_relay(peer, way, "silence");
   }
   for (const std::uint64_t id : quiet) {
     if (const auto session = sessions_.find(id); session != sessions_.end()) {
@@ -483,7 +532,7 @@ void ZmqBulkIo::tick(TimePoint present) {
   for (auto& [island, peer] : peers_) {
     for (const auto& dealer : peer.dealers) {
       if (dealer->socket == nullptr) {
-        dealer->socket = make_dealer_socket(peer.who.address);
+        dealer->socket = make_dealer_socket(*dealer);
       } else if (dealer->session == 0 && present >= dealer->hello_again) {
         say_hello(*dealer);
       }

@@ -24,6 +24,7 @@
 #include "transport/zmq/accept_gate.hpp"
 #include "transport/zmq/bulk_flight.hpp"
 #include "transport/zmq/bulk_mailbox.hpp"
+#include "transport/zmq/relay_tunnels.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 #include "transport/zmq/zmq_message.hpp"
 
@@ -73,7 +74,11 @@ class ZmqBulkIo {
     TimePoint hello_sent;
     TimePoint hello_again;  // if nothing is heard
     Duration patience{};
-    unsigned hellos = 0;        // said since the last session of this connection
+    unsigned hellos = 0;  // said since the last session of this connection
+    unsigned way = 0;     // 0: it dials the peer's address; else the relay, counted from 1, at which it waits for the peer
+    std::string pass;     // shown there
+    std::unique_ptr<RelayTunnels::Tunnel> tunnel;  // through which it dials the relay
+    bool accepts = false;                          // the peer says hello over it: so it is at a relay for one of the two
     unsigned refuted = 0;       // answers that the newest of them cannot open; one to an earlier hello comes late, and shows nothing
     std::uint64_t session = 0;  // 0: none
   };
@@ -85,6 +90,7 @@ class ZmqBulkIo {
     int source = -1;   // its connection's descriptor
     bool far = false;  // the kernel was told that its path is long
     BulkKeys keys;
+    unsigned way = 0;  // as its dealer's
     bool confirmed = false;
     TimePoint heard;
     TimePoint pinged;
@@ -99,6 +105,7 @@ class ZmqBulkIo {
     BulkPeer who;
     std::vector<std::unique_ptr<Dealer>> dealers;
     std::vector<std::uint64_t> sessions;  // confirmed
+    std::vector<std::uint64_t> best;      // those of the first of the ways that there are
     std::vector<std::uint64_t> asked;     // those over which this side asks, see `divide`
     std::size_t turn = 0;
     StreamCount streams;         // of the sessions, over how many this side asks
@@ -106,19 +113,39 @@ class ZmqBulkIo {
     std::uint64_t received = 0;  // bytes, since the last tick
     Duration round_trip{};       // the shortest since `trip_from`; 0: not known
     TimePoint trip_from;
-    bool far = false;  // it was once, and is taken for far since then
+    bool far = false;                       // it was once, and is taken for far since then
+    std::optional<TimePoint> apart_since;   // there is no direct connection
+    std::optional<TimePoint> direct_since;  // there is one
+    unsigned relays = 0;                    // at so many of them, from the first on, it is waited for
+    std::optional<unsigned> told_way;       // by which it is reached, as was said last
+    struct Trouble {
+      unsigned times = 0;  // that a session over this relay was spoilt, or fell silent
+      TimePoint newest;
+    };
+    std::map<unsigned, Trouble> troubles;  // by relay, counted from 1
   };
 
   // Commands.
   bool obey_commands();  // false: stop
   void set_peers(std::vector<BulkPeer> peers);
   void set_uplink(double bits_per_second);
-  void close_dealers(Peer& peer);
+  void close_dealers(Peer& peer, unsigned from_way, unsigned to_way);
   void remove_peer(const IslandId& island);
   void send_want(const OutgoingWant& want);
 
+  // Ways: relays where there is no direct one (zmq_bulk_ways.cpp).
+  void set_relays(std::vector<RelayOffer> relays);
+  void look_at_ways(TimePoint now);
+  void look_at_way(const IslandId& island, Peer& peer, TimePoint now);
+  void blame_relay(const IslandId& island, unsigned way, const std::string& why);
+  [[nodiscard]] bool is_shunned(const Peer& peer, unsigned way, TimePoint now) const;
+  void wait_at_relays(const IslandId& island, Peer& peer);
+  void tell_way(const IslandId& island, Peer& peer);
+  [[nodiscard]] bool accepts_from(const IslandId& peer) const { return peer < settings_.island; }
+
   // Sockets.
-  void* make_dealer_socket(const std::string& address);
+  void* make_dealer_socket(Dealer& dealer);
+  void* make_dealer_socket(const std::string& address, bool relayed);
   static void close_dealer(Dealer& dealer);
   void read_router();
   void read_dealer(Dealer& dealer);
@@ -128,7 +155,10 @@ class ZmqBulkIo {
 
   // Handshake.
   void greet(const Route& route);
-  void on_hello(const Route& route, const ZmqMessage& hello);
+  // Over the router, or over a dealer that accepts.
+  void on_hello(const Route& route, Dealer* dealer, const ZmqMessage& hello);
+  [[nodiscard]] bool has_too_many(const IslandId& peer) const;
+  void greet(const Dealer& dealer);
   void say_hello(Dealer& dealer);
   void on_welcome(Dealer& dealer, const ZmqMessage& message);
   std::uint64_t add_session(Session session);
@@ -157,15 +187,20 @@ class ZmqBulkIo {
   Session* session_of(const IslandId& peer, std::uint64_t id);
   void on_pong(Session& session, Duration trip);
 
-  void add_dealer(const IslandId& island, Peer& peer);
+  void add_dealer(const IslandId& island, Peer& peer, unsigned way);
   [[nodiscard]] static std::size_t used_sessions(const Peer& peer) {
     return std::min<std::size_t>(peer.streams.count(), peer.asked.size());
   }
-  [[nodiscard]] bool is_dialled(std::uint64_t session) const { return sessions_.at(session).dealer != nullptr; }
-  [[nodiscard]] std::size_t dialled(const Peer& peer) const {
-    return static_cast<std::size_t>(std::ranges::count_if(peer.sessions, [this](std::uint64_t id) { return is_dialled(id); }));
+  [[nodiscard]] bool is_dialled(std::uint64_t session) const {
+    const Dealer* dealer = sessions_.at(session).dealer;
+    return dealer != nullptr && !dealer->accepts;
   }
+  [[nodiscard]] std::size_t dialled(const Peer& peer) const {
+    return static_cast<std::size_t>(std::ranges::count_if(peer.best, [this](std::uint64_t id) { return is_dialled(id); }));
+  }
+  [[nodiscard]] unsigned way_of(const Peer& peer) const { return peer.best.empty() ? 0 : sessions_.at(peer.best.front()).way; }
   void divide(Peer& peer) const;
+  void add_streams(const IslandId& island, Peer& peer);
   void look_at_streams(TimePoint now);
   void tick(TimePoint now);
   void log_rarely(const std::string& line);
@@ -180,6 +215,8 @@ class ZmqBulkIo {
   void* router_;
   std::optional<AcceptGate> gate_;
   std::map<IslandId, Peer> peers_;
+  std::vector<RelayOffer> relays_;
+  RelayTunnels tunnels_;
   std::map<Key, IslandId> admitted_;
   std::map<std::uint64_t, Session> sessions_;
   std::map<Route, std::uint64_t> routes_;

@@ -119,6 +119,17 @@ class Link final : public ZmqBulkLink {
     return status;
   }
 
+  // With keys that are believed there is nothing that a relay could not read.
+  void set_relays(std::span<const RelayOffer> relays) override {
+    std::vector<RelayOffer> usable;
+    for (const RelayOffer& relay : relays) {
+      if (const Result<Address> address = parse_address(relay.address); address && !insecure_) {
+        usable.push_back({relay.name, to_string(*address), relay.pass});
+      }
+    }
+    mailbox_->push(SetBulkRelays{std::move(usable)});
+  }
+
   void set_uplink(double bits_per_second) override { mailbox_->push(SetBulkUplink{bits_per_second}); }
 
   Status want(const OutgoingWant& want) override { return mailbox_->push_want(want); }
@@ -134,6 +145,8 @@ class Link final : public ZmqBulkLink {
       receiver.gone(now, arrival->from, *gone);
     } else if (const auto* over = std::get_if<BulkAskedOver>(&arrival->what)) {
       receiver.asked_over(arrival->from, over->connections);
+    } else if (const auto* way = std::get_if<BulkWay>(&arrival->what)) {
+      receiver.way_changed(arrival->from, way->relay);
     } else {
       receiver.connected(now, arrival->from);
     }

@@ -107,9 +107,11 @@ TEST_CASE("neighbours: two that cannot reach each other are named before a run i
   const StartView start = bench.core.rehearse_start(bench.now, spec_for_two());
   CHECK(start.enough);
   REQUIRE(start.apart.size() == 1);
-  CHECK(start.apart[0] ==
-        "islands a and b cannot exchange data: there is no connection. One of them has to reach the other: "
-        "open tcp://a:4401 of a for b, or open tcp://b:4401 of b for a");
+  CHECK(
+      start.apart[0] ==
+      "islands a and b cannot exchange data: there is no connection. One of them has to reach the other: "
+      "open tcp://a:4401 of a for b, or open tcp://b:4401 of b for a; or start the coordinator with --relay PORT, or with the ticket of a "
+      "relay that both can dial (atoll relay)");
   REQUIRE(bench.paths_to("a").size() == 1);
   CHECK_FALSE(bench.paths_to("a")[0].passes);
   CHECK(bench.paths_to("a")[0].why == "there is no connection");
@@ -126,6 +128,34 @@ TEST_CASE("neighbours: two that cannot reach each other are named before a run i
   CHECK(bench.paths_to("a")[0].passes);
 }
 
+TEST_CASE("neighbours: by which relay two exchange is an event, told once of the two, and known until one says otherwise or is lost") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto told = [&] {
+    std::vector<std::string> texts;
+    for (const Record& record : bench.last.records) {
+      if (const auto* event = std::get_if<EventRecord>(&record); event != nullptr && event->kind == "path_way") {
+        texts.push_back(event->text);
+      }
+    }
+    return texts;
+  };
+  bench.say("a", PathReport{IslandId("b"), true, ""});
+  bench.say("a", Ways{{{IslandId("b"), ""}}});
+  CHECK(told().empty());
+  CHECK(bench.paths_to("a").at(0).way == "");
+  bench.say("a", Ways{{{IslandId("b"), "frankfurt"}, {IslandId("nobody"), "frankfurt"}, {IslandId("a"), "x"}}});
+  CHECK(told() == std::vector<std::string>{"data between islands a and b go over relay frankfurt"});
+  bench.say("b", Ways{{{IslandId("a"), "frankfurt"}}});
+  CHECK(told().empty());
+  CHECK(bench.paths_to("a").at(0).way == "frankfurt");
+  bench.say("b", Ways{{{IslandId("a"), ""}}});
+  CHECK(told() == std::vector<std::string>{"data between islands a and b go directly"});
+  bench.say("a", Ways{});
+  CHECK_FALSE(bench.paths_to("a").at(0).way);
+}
+
 TEST_CASE(
     "neighbours: who says a private address is told the public one that the coordinator sees, and who says its own machine's is told so") {
   Bench bench;
@@ -140,7 +170,8 @@ TEST_CASE(
     bench.say("b", PathReport{IslandId("a"), true, ""});
     const StartView start = bench.core.rehearse_start(bench.now, spec_for_two());
     REQUIRE(start.apart.size() == 1);
-    return start.apart[0].substr(start.apart[0].find("other: ") + 7);
+    const std::string remedy = start.apart[0].substr(start.apart[0].find("other: ") + 7);
+    return remedy.substr(0, remedy.find("; or start the coordinator with --relay"));
   };
   const auto behind_router = [](const std::string& name, const std::string& seen) {
     return "tcp://192.168.1.10:4401 is an address of " + name + "'s own network: let its router pass port 4401 of " + seen +

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "agent/service/agent_metrics.hpp"
+#include "cli/commands/relay_metrics.hpp"
 #include "coordinator/web/metrics_text.hpp"
 #include "coordinator/web/owner_view.hpp"
 #include "coordinator/web/page_files.hpp"
@@ -278,6 +279,7 @@ TEST_CASE("docs/metrics.md has every metric with its type and its words, and no 
     there.insert("| `" + std::string(metric.name) + "` | " + std::string(metric.type) + " | " + std::string(metric.help) + " |");
   }
   there.merge(rows_of(agent_metrics()));
+  there.merge(rows_of(relay_metrics_text({}, "frankfurt", "0.1.0")));
   CHECK(told == there);
 }
 

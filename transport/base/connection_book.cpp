@@ -1,4 +1,4 @@
-#include "transport/zmq/connection_book.hpp"
+#include "transport/base/connection_book.hpp"
 
 #include <algorithm>
 #include <utility>

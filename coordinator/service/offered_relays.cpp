@@ -1,0 +1,83 @@
+#include "coordinator/service/offered_relays.hpp"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "transport/base/address.hpp"
+#include "transport/base/file_descriptor.hpp"
+#include "transport/base/log.hpp"
+
+namespace atl::coordinator {
+
+struct OfferedRelays::Own {
+  FileDescriptor stop;
+  std::unique_ptr<RelayServer> relay;
+  std::thread thread;
+
+  Own(FileDescriptor its_stop, std::unique_ptr<RelayServer> its_relay) : stop(std::move(its_stop)), relay(std::move(its_relay)) {
+    thread = std::thread([this] {
+      if (const Status ended = relay->run(stop.get()); !ended) {
+        log_error("the coordinator's relay ended: " + ended.error().why);
+      }
+    });
+  }
+  ~Own() {
+    (void)::eventfd_write(stop.get(), 1);  // a counter that is not full takes it
+    thread.join();
+  }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+};
+
+namespace {
+
+// Islands reach it where they reach the coordinator, at another port.
+Result<RelayTicket> own_ticket(const CoordinatorSettings& settings, const RelaySettings& relay) {
+  ATOLL_ASSIGN(Address address, parse_address(settings.advertise));
+  ATOLL_ASSIGN(const Address bind, parse_address(relay.bind));
+  address.port = bind.port;
+  return RelayTicket{"coordinator", to_string(address), relay.secret};
+}
+
+}  // namespace
+
+OfferedRelays::OfferedRelays() = default;
+OfferedRelays::~OfferedRelays() = default;
+
+Result<std::unique_ptr<OfferedRelays>> OfferedRelays::open(const ServiceOptions& options, const std::string& secret_key) {
+  std::unique_ptr<OfferedRelays> relays(new OfferedRelays);
+  if (options.own_relay) {
+    RelaySettings settings = *options.own_relay;
+    settings.secret = relay_secret(secret_key);
+    ATOLL_ASSIGN(RelayTicket ticket, own_ticket(options.settings, settings));
+    ATOLL_ASSIGN(std::unique_ptr<RelayServer> relay, RelayServer::open(std::move(settings)));
+    FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
+    if (!stop.is_open()) {
+      return Error{Code::io, "no descriptors are left for the relay"};
+    }
+    relays->own_ = std::make_unique<Own>(std::move(stop), std::move(relay));
+    relays->tickets_.push_back(std::move(ticket));
+  }
+  for (const RelayTicket& ticket : options.relays) {
+    if (std::ranges::find(relays->tickets_, ticket.name, &RelayTicket::name) != relays->tickets_.end()) {
+      return Error{Code::conflict, "two relays are called " + ticket.name + ": start one with another --name, and copy its ticket anew"};
+    }
+    relays->tickets_.push_back(ticket);
+  }
+  for (const RelayTicket& ticket : relays->tickets_) {
+    log_info("islands that cannot dial each other meet at relay " + ticket.name + ", " + ticket.address);
+  }
+  return relays;
+}
+
+std::vector<std::string> OfferedRelays::names() const {
+  std::vector<std::string> names;
+  std::ranges::transform(tickets_, std::back_inserter(names), &RelayTicket::name);
+  return names;
+}
+
+}  // namespace atl::coordinator

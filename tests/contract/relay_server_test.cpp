@@ -1,0 +1,413 @@
+// A relay on real sockets: islands' links that meet there, strangers, and what does not end by itself.
+#include "transport/relay/relay_server.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/contract/bulk_link_fields.hpp"
+#include "transport/base/address.hpp"
+#include "transport/base/file_descriptor.hpp"
+#include "transport/base/log.hpp"
+#include "transport/relay/relay_pass.hpp"
+#include "transport/relay/relay_ticket.hpp"
+
+namespace of_relay_server_test {
+
+namespace {
+
+using namespace atl_test;
+
+const Bytes kSecret = relay_secret("a secret key");
+const RunId kRun("r");
+const BlobId kBlob{kRun, Epoch(), Round(3), Attempt(), BlobKind::checkpoint_file, 0};
+
+// One that runs on a thread of its own.
+class Relay {
+ public:
+  explicit Relay(RelaySettings settings = {}) : stop_(::eventfd(0, EFD_CLOEXEC)) {
+    settings.bind = settings.bind.empty() ? "tcp://127.0.0.1:0" : settings.bind;
+    settings.secret = kSecret;
+    const TimePoint end = now() + 20s;  // a port that was closed a moment ago
+    auto opened = RelayServer::open(settings);
+    while (!opened && opened.error().code == Code::conflict && now() < end) {
+      opened = RelayServer::open(settings);
+    }
+    relay_ = std::move(opened).value();
+    address_ = relay_->bound_address();
+    thread_ = std::thread([this] { CHECK(relay_->run(stop_.get())); });
+  }
+  ~Relay() {
+    ::eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] RelayFigures figures() const { return relay_->figures(); }
+
+ private:
+  FileDescriptor stop_;
+  std::unique_ptr<RelayServer> relay_;
+  std::string address_;
+  std::thread thread_;
+};
+
+// A client of a relay, by hand. Blocking, with a limit.
+class Caller {
+ public:
+  explicit Caller(const std::string& address) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    ::sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(parse_address(address).value().port);
+    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    const ::timeval limit{20, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    REQUIRE(::connect(socket_.get(), reinterpret_cast<const ::sockaddr*>(&to), sizeof to) == 0);
+  }
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  void say(const std::string& text) const {
+    CHECK(::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+  }
+  // What comes, at most so many bytes; "" at the end.
+  [[nodiscard]] std::string hear(std::size_t most = 1000) const {
+    std::string text(most, '\0');
+    const ssize_t got = ::recv(socket_.get(), text.data(), text.size(), 0);
+    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return text;
+  }
+  void ask(const IslandId& island, const IslandId& peer, TimePoint when = now()) const {
+    say(std::string("\5\1\0", 3));
+    CHECK(hear(2) == std::string("\5\0", 2));
+    const std::string name = request_with(make_pass(kSecret, island, when), peer);
+    say(std::string("\5\1\0\3", 4) + static_cast<char>(name.size()) + name + std::string("\0\1", 2));
+  }
+  // SOCKS's code; −1: it was closed without one.
+  [[nodiscard]] int answer() const {
+    std::string text;
+    for (std::string more = hear(10); !more.empty() && text.size() < 10;
+         more = text.size() + more.size() < 10 ? hear(10 - text.size()) : "") {
+      text += more;
+    }
+    return text.size() == 10 ? text[1] : -1;
+  }
+
+ private:
+  FileDescriptor socket_;
+};
+
+const IslandId kReef("i-1");
+const IslandId kShoal("i-2");
+
+// An island that listens nowhere.
+FieldIsland& hidden_in(SealedField& field) {
+  FieldIsland& island = field.add();
+  ZmqBulkSettings settings = field.settings;
+  settings.island = island.id;
+  settings.public_key = island.keys.public_key;
+  settings.secret_key = island.keys.secret_key;
+  settings.bind = "";
+  settings.dead_after = 3s;
+  settings.ping_every = 500ms;
+  island.link.reset();
+  island.link = ZmqBulkLink::open(settings, island.store).value();
+  island.member.bulk_address = "";
+  return island;
+}
+
+void offer(FieldIsland& island, const std::vector<std::pair<std::string, std::string>>& relays) {
+  std::vector<RelayOffer> offers;
+  for (const auto& [name, address] : relays) {
+    offers.push_back({name, address, make_pass(kSecret, island.id, now())});
+  }
+  island.link->set_relays(offers);
+}
+
+// A wants ten bytes of B until they come.
+bool serves(Field& field, FieldIsland& reader, FieldIsland& owner, Duration within = 20s) {
+  owner.store->set_readers(kRun, {reader.id});
+  const auto bytes = std::make_shared<Bytes>(100'000);
+  owner.store->put(kBlob, Payload{*bytes, bytes});
+  const std::uint64_t before = reader.basket.bytes;
+  TimePoint again{};
+  return field.until(
+      [&] {
+        if (now() >= again) {
+          (void)reader.link->want({owner.id, Want{kBlob, 0, 50'000}});
+          again = now() + 500ms;
+        }
+        return reader.basket.bytes > before;
+      },
+      within);
+}
+
+// Joins two connections as a relay does, and spoils the bytes that pass.
+class SpoilingRelay {
+ public:
+  SpoilingRelay() : inner_(), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    ::sockaddr_in at{};
+    at.sin_family = AF_INET;
+    ::inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
+    socklen_t length = sizeof at;
+    REQUIRE((::bind(listener_.get(), reinterpret_cast<::sockaddr*>(&at), sizeof at) == 0 && ::listen(listener_.get(), 64) == 0));
+    REQUIRE(::getsockname(listener_.get(), reinterpret_cast<::sockaddr*>(&at), &length) == 0);
+    address_ = "tcp://127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    thread_ = std::thread([this] { accept_all(); });
+  }
+  ~SpoilingRelay() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  SpoilingRelay(const SpoilingRelay&) = delete;
+  SpoilingRelay& operator=(const SpoilingRelay&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  void accept_all() {
+    std::vector<std::thread> pumps;
+    std::vector<std::unique_ptr<FileDescriptor>> sockets;
+    std::vector<std::unique_ptr<Caller>> callers;
+    while (true) {
+      const int accepted = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+      if (accepted < 0) {
+        break;
+      }
+      sockets.push_back(std::make_unique<FileDescriptor>(accepted));
+      callers.push_back(std::make_unique<Caller>(inner_.address()));
+      pumps.emplace_back(pump, accepted, callers.back()->fd(), UINT64_MAX);
+      pumps.emplace_back(pump, callers.back()->fd(), accepted, 20'000);
+    }
+    for (std::size_t i = 0; i < sockets.size(); ++i) {
+      ::shutdown(sockets[i]->get(), SHUT_RDWR);
+      ::shutdown(callers[i]->fd(), SHUT_RDWR);
+    }
+    for (std::thread& one : pumps) {
+      one.join();
+    }
+  }
+  static void pump(int from, int to, std::uint64_t good) {
+    std::array<char, 4096> buffer{};
+    std::uint64_t moved = 0;
+    for (ssize_t got = 1; (got = ::recv(from, buffer.data(), buffer.size(), 0)) != 0;) {
+      if (got < 0 && errno == EAGAIN) {
+        continue;
+      }
+      if (got < 0) {
+        break;
+      }
+      moved += static_cast<std::uint64_t>(got);
+      if (moved > good) {
+        buffer[static_cast<std::size_t>(got) - 1] ^= 1;
+      }
+      if (::send(to, buffer.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) < 0) {
+        break;
+      }
+    }
+    ::shutdown(to, SHUT_RDWR);
+    ::shutdown(from, SHUT_RDWR);
+  }
+
+  Relay inner_;
+  FileDescriptor listener_;
+  std::string address_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("two islands that listen nowhere exchange over a relay, in both directions, also after it ended and came back") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field);
+  FieldIsland& b = hidden_in(field);
+  field.introduce();
+  std::optional<Relay> relay(std::in_place);
+  const std::string address = relay->address();
+  offer(a, {{"frankfurt", address}});
+  offer(b, {{"frankfurt", address}});
+  REQUIRE(serves(field, a, b));
+  REQUIRE(serves(field, b, a));
+  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  CHECK(b.basket.ways.at(a.id) == "frankfurt");
+  REQUIRE(field.until([&] { return relay->figures().pairs >= 1 && relay->figures().bytes > 100'000; }));
+  relay.reset();
+  REQUIRE(field.until([&] { return !field.connected(a, b) && !field.connected(b, a); }));
+  CHECK_FALSE(a.basket.ways.at(b.id));
+  RelaySettings again;
+  again.bind = address;
+  relay.emplace(again);
+  CHECK(serves(field, a, b));
+  CHECK(serves(field, b, a));
+}
+
+TEST_CASE("a direct connection goes before a relay, and ends what went over it") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field);
+  FieldIsland& b = field.add();
+  const std::string reachable = std::exchange(b.member.bulk_address, "");
+  field.introduce();
+  const Relay relay;
+  offer(a, {{"frankfurt", relay.address()}});
+  offer(b, {{"frankfurt", relay.address()}});
+  REQUIRE(serves(field, a, b));
+  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  b.member.bulk_address = reachable;
+  field.introduce();
+  REQUIRE(field.until([&] { return a.basket.ways.at(b.id) == "" && b.basket.ways.at(a.id) == ""; }));
+  CHECK(serves(field, a, b));
+  CHECK(field.until([&] { return relay.figures().pairs == 0 && relay.figures().waiting == 0; }));
+}
+
+TEST_CASE("a relay that is not there costs a moment: the next one is taken") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field);
+  FieldIsland& b = hidden_in(field);
+  field.introduce();
+  const Relay relay;
+  offer(a, {{"gone", "tcp://127.0.0.1:1"}, {"frankfurt", relay.address()}});
+  offer(b, {{"gone", "tcp://127.0.0.1:1"}, {"frankfurt", relay.address()}});
+  REQUIRE(serves(field, a, b));
+  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+}
+
+TEST_CASE("what a hostile relay changes does not open, and it is left alone for another one") {
+  set_log_sink([](LogLevel, std::string_view) {});
+  SealedField field;
+  FieldIsland& a = hidden_in(field);
+  FieldIsland& b = hidden_in(field);
+  field.introduce();
+  const SpoilingRelay hostile;
+  const Relay relay;
+  offer(a, {{"hostile", hostile.address()}, {"frankfurt", relay.address()}});
+  offer(b, {{"hostile", hostile.address()}, {"frankfurt", relay.address()}});
+  CHECK(serves(field, a, b, 60s));
+  CHECK(serves(field, b, a, 60s));
+  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  CHECK((a.link->traffic().at(0).frames_rejected > 0 || b.link->traffic().at(0).frames_rejected > 0));
+  set_log_sink({});
+}
+
+TEST_CASE("one end of a joined pair says its last, and still hears the other") {
+  const Relay relay;
+  const Caller a(relay.address());
+  const Caller b(relay.address());
+  a.ask(kReef, kShoal);
+  b.ask(kShoal, kReef);
+  REQUIRE(a.answer() == 0);
+  REQUIRE(b.answer() == 0);
+  a.say("the last");
+  ::shutdown(a.fd(), SHUT_WR);
+  CHECK(b.hear() == "the last");
+  CHECK(b.hear().empty());
+  b.say("an answer");
+  CHECK(a.hear() == "an answer");
+  ::shutdown(b.fd(), SHUT_WR);
+  CHECK(a.hear().empty());
+}
+
+TEST_CASE("a relay holds a bounded part of what its reader does not take") {
+  const Relay relay;
+  const Caller a(relay.address());
+  const Caller b(relay.address());
+  a.ask(kReef, kShoal);
+  b.ask(kShoal, kReef);
+  REQUIRE(a.answer() == 0);
+  REQUIRE(b.answer() == 0);
+  const std::string much(1 << 20, 'x');
+  std::size_t taken = 0;
+  const ::timeval limit{1, 0};
+  ::setsockopt(a.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  for (ssize_t sent = 1; sent > 0 && taken < (1UL << 30U);) {
+    sent = ::send(a.fd(), much.data(), much.size(), MSG_NOSIGNAL);
+    taken += sent > 0 ? static_cast<std::size_t>(sent) : 0;
+  }
+  CHECK(taken < (64UL << 20U));  // of it the kernel's socket buffers hold the most
+  std::size_t came = 0;
+  while (came < taken) {
+    const std::size_t got = b.hear(1 << 20).size();
+    REQUIRE(got > 0);
+    came += got;
+  }
+  CHECK(came == taken);
+}
+
+TEST_CASE("who shows no pass, one that is over, or another's, gets nothing from a relay") {
+  set_log_sink([](LogLevel, std::string_view) {});
+  RelaySettings settings;
+  settings.stranger_patience = 300ms;
+  settings.limits.patience = 500ms;
+  const Relay relay(settings);
+  const Caller silent(relay.address());
+  const Caller slow(relay.address());
+  slow.say("\5");
+  const Caller browser(relay.address());
+  browser.say("GET / HTTP/1.1\r\n\r\n");
+  CHECK(browser.hear().empty());
+  const Caller late(relay.address());
+  late.ask(kReef, kShoal, now() - 2h);
+  CHECK(late.answer() == 2);
+  CHECK(silent.hear().empty());
+  CHECK(slow.hear().empty());
+  const Caller hasty(relay.address());
+  hasty.ask(kReef, kShoal);
+  hasty.say("before there is an answer");
+  CHECK(hasty.hear().empty());
+  const Caller alone(relay.address());
+  alone.ask(kReef, kShoal);
+  CHECK(alone.answer() == 6);  // the other island did not come
+  set_log_sink({});
+}
+
+TEST_CASE("a flood of strangers does not keep islands from a relay") {
+  set_log_sink([](LogLevel, std::string_view) {});
+  RelaySettings settings;
+  settings.strangers = 16;
+  const Relay relay(settings);
+  std::vector<std::unique_ptr<Caller>> flood;
+  for (int i = 0; i < 200; ++i) {
+    flood.push_back(std::make_unique<Caller>(relay.address()));
+  }
+  const Caller a(relay.address());
+  a.ask(kReef, kShoal);
+  for (int i = 0; i < 200; ++i) {
+    flood.push_back(std::make_unique<Caller>(relay.address()));
+  }
+  const Caller b(relay.address());
+  b.ask(kShoal, kReef);
+  REQUIRE(a.answer() == 0);
+  REQUIRE(b.answer() == 0);
+  a.say("through");
+  CHECK(b.hear() == "through");
+  set_log_sink({});
+}
+
+TEST_CASE("an island has as many connections to a relay as it may, and a port that is taken is named") {
+  set_log_sink([](LogLevel, std::string_view) {});
+  RelaySettings settings;
+  settings.limits.connections_of_an_island = 1;
+  const Relay relay(settings);
+  const Caller first(relay.address());
+  first.ask(kReef, kShoal);
+  const Caller second(relay.address());
+  second.ask(kReef, kShoal);
+  CHECK(second.answer() == 1);
+  const Caller other(relay.address());
+  other.ask(kShoal, kReef);
+  CHECK(other.answer() == 0);
+  CHECK(first.answer() == 0);
+  settings.bind = relay.address();
+  settings.secret = kSecret;
+  const auto taken = RelayServer::open(settings);
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == Code::conflict);
+  CHECK(taken.error().why.find("is in use") != std::string::npos);
+  set_log_sink({});
+}
+
+}  // namespace of_relay_server_test

@@ -1,0 +1,168 @@
+"""Islands of which none can dial another: each behind a router that masquerades, the coordinator and a relay outside.
+
+relay_test.py ATOLL TRAINER_MODULE: needs root for machines (machines.py) and nft for their routers.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import machines
+
+ATOLL, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+WHY_NOT = machines.why_not() or ("" if shutil.which("nft") else "nft is missing")
+COORDINATOR, RELAY = "10.77.0.1", "10.77.0.2"
+RUN = """[run]
+name = "{name}"
+[model]
+layers = 1
+width = {width}
+heads = 2
+[data]
+set = "corpus"
+[training]
+steps = {steps}
+batch = 4
+sequence_length = 16
+warmup_steps = 1
+[strategy]
+name = "diloco"
+inner_steps = 5
+[islands]
+min = 2
+max = 2
+deadline = "20s"
+"""
+
+
+class Relays(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="atoll-relay-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.network = machines.Network(folder.name, ATOLL).__enter__()
+        self.addCleanup(self.network.__exit__)
+        self.coordinator = self.network.machine("coordinator", COORDINATOR, {})
+        self.relay = self.network.machine("relay", RELAY, {})
+        self.islands = {}
+
+    def wait_for(self, what, condition, seconds=60):
+        until = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > until:
+                self.fail(f"{what}: not within {seconds} s\n" + self.logs())
+            time.sleep(0.1)
+        return found
+
+    def logs(self):
+        return "".join(f"--- {log.parent.name} {log.name}\n{log.read_text(errors='replace')[-6000:]}" for log in sorted(self.folder.glob("*/started-*")))
+
+    def command(self, line, timeout=120):
+        done = self.coordinator.run("atoll " + line, timeout)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}\n{self.logs()}")
+        return done.stdout
+
+    def start_coordinator(self, more=""):
+        if not (self.coordinator.home / ".local").exists():
+            self.command(f"coordinator init --bind 'tcp://*:4400' --advertise tcp://{COORDINATOR}:4400 --network local")
+        started = self.coordinator.start("atoll coordinator" + more)
+        log = pathlib.Path(started.log)
+        self.wait_for("the coordinator is there", lambda: "listens on" in log.read_text())
+        return started
+
+    def start_relay(self):
+        started = self.relay.start(f"atoll relay --bind 'tcp://*:4402' --advertise tcp://{RELAY}:4402 --name frankfurt --metrics 127.0.0.1:4483")
+        log = pathlib.Path(started.log)
+        self.wait_for("the relay is there", lambda: "listens on" in log.read_text())
+        ticket = self.relay.home / ".local/state/atoll/relay.ticket"
+        shutil.copy(ticket, self.coordinator.home / "relay.ticket")
+        return started
+
+    def start_island(self, name, address):
+        machine = self.network.behind_router(name, address)
+        (machine.home / "text").write_text("islands that cannot dial each other train all the same. " * 400)
+        (machine.home / "token").write_text(self.command("token create -q"))
+        step = "ATOLL_TEST_STEP_MS=10"
+        self.islands[name] = machine
+        machine.start(f"env ATOLL_TRAINER_MODULE={MODULE} {step} atoll agent --join-file token --name {name} --data corpus=text")
+        return machine
+
+    def submit(self, name, steps=100_000, width=32):
+        (self.coordinator.home / "run.toml").write_text(RUN.format(name=name, steps=steps, width=width))
+        return self.command("submit run.toml -q").strip()
+
+    def status(self, run):
+        return json.loads(self.command(f"status {run} --json"))
+
+    def round(self, run):
+        return self.status(run)["run"]["round"]
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Pair(Relays):
+    def test_two_islands_behind_routers_train_over_a_relay_that_is_killed_and_comes_back(self):
+        relay = self.start_relay()
+        self.start_coordinator(" --relay-ticket relay.ticket")
+        self.start_island("reef", "10.77.0.11")
+        self.start_island("shoal", "10.77.0.12")
+        run = self.submit("hidden")
+        self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
+        self.assertIn("reef and shoal exchange over relay frankfurt", self.command(f"status {run}"))
+        islands = json.loads(self.command("islands --json"))["islands"]
+        self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"relay frankfurt"})
+        self.assertIn("relay frankfurt", self.command("islands"))
+        self.assertIn("data between islands", self.command(f"events {run}"))
+        figures = self.relay.do("curl -s http://127.0.0.1:4483/metrics")
+        self.assertIn('atoll_relay_islands{relay="frankfurt"} 2', figures)
+
+        unit = (pathlib.Path(__file__).parents[2] / "examples/packaging/atoll-relay.service").read_text()
+        self.assertEqual(self.relay.run(re.search(r"ExecStart=/usr/bin/(.+)", unit)[1] + " --help").returncode, 0)
+
+        # It is killed, and comes back: rounds stand meanwhile, and say why.
+        self.relay.stop(relay, signal.SIGKILL)
+        self.wait_for("no pair is connected", lambda: not self.status(run)["run"]["relayed"], 60)
+        time.sleep(2)
+        before = self.round(run)
+        self.start_relay()
+        self.wait_for("rounds go on", lambda: self.round(run) > before + 3, 90)
+        self.assertIn("exchange over relay frankfurt", self.command(f"status {run}"))
+        self.command(f"cancel {run}")
+
+        # A run that ends: both islands have the same bytes.
+        short = self.submit("short", steps=100)
+        self.assertIn("completed with 2 of 2 islands", self.command(f"wait {short} --timeout 100s") + self.command(f"status {short}"))
+        files = [sorted(island.home.glob(f".local/state/atoll/runs/{short}/checkpoints/*/outer.safetensors"), key=lambda file: int(file.parent.name))[-1]
+                 for island in self.islands.values()]
+        self.assertEqual(files[0].parent.name, files[1].parent.name)
+        self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class WithoutRelay(Relays):
+    def test_islands_that_no_way_joins_say_what_is_missing_and_the_coordinators_own_relay_is_enough(self):
+        coordinator = self.start_coordinator()
+        self.start_island("reef", "10.77.0.11")
+        self.start_island("shoal", "10.77.0.12")
+        run = self.submit("apart")
+        said = self.wait_for("the run says why it stands", lambda: (reason := self.status(run)["run"]["reason"]) and "cannot exchange data" in reason and reason)
+        self.assertIn("start the coordinator with --relay PORT, or with the ticket of a relay that both can dial (atoll relay)", said)
+        self.assertEqual(self.round(run), 0)
+        self.coordinator.stop(coordinator)
+        coordinator.wait()
+        self.start_coordinator(" --relay 4402")
+        self.wait_for("rounds over the coordinator's relay", lambda: self.round(run) >= 3, 120)
+        self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.command(f"cancel {run}")
+
+
+if __name__ == "__main__":
+    if WHY_NOT:
+        print(f"skipped: {WHY_NOT}")
+        sys.exit(4)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -1,0 +1,24 @@
+// A relay's listening socket and the connections that it accepts, as descriptors.
+// Threads: any.
+#pragma once
+
+#include <string>
+
+#include "transport/base/address.hpp"
+#include "transport/base/file_descriptor.hpp"
+#include "transport/base/result.hpp"
+
+namespace atl {
+
+// Non-blocking. Errors: invalid_argument for an address that this machine does not have; conflict if the port is in use; io.
+Result<FileDescriptor> listen_at(const Address& address);
+// "tcp://0.0.0.0:4402".
+std::string address_of(int listener);
+
+struct Accepted {
+  FileDescriptor socket;  // non-blocking; not open: there is none at the moment
+  std::string host;
+};
+Accepted accept_from(int listener);
+
+}  // namespace atl

@@ -1,0 +1,378 @@
+#include "transport/zmq/relay_tunnels.hpp"
+
+#include <linux/tcp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/base/address.hpp"
+#include "transport/base/bytes.hpp"
+#include "transport/base/file_descriptor.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/time.hpp"
+#include "transport/relay/relay_flow.hpp"
+#include "transport/relay/socks_door.hpp"
+#include "transport/zmq/tcp_tuning.hpp"
+
+namespace atl {
+namespace {
+
+using Id = std::uint64_t;
+constexpr Id kWake = 0;
+constexpr Duration kPause = std::chrono::seconds(1);     // before ZeroMQ learns of a failure, and dials again
+constexpr Duration kConnect = std::chrono::seconds(10);  // for a relay to be reached and to greet
+
+Result<FileDescriptor> dial(const std::string& relay) {
+  ATOLL_ASSIGN(const Address address, parse_address(relay));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0 || found == nullptr) {
+    return Error{Code::unavailable, "the name of the relay at " + relay + " cannot be resolved"};
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
+  FileDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open() || (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)) {
+    return Error{Code::unavailable, "the relay at " + relay + " cannot be dialled: " + std::strerror(errno)};
+  }
+  const auto set = [&](int level, int option, int value) { (void)::setsockopt(socket.get(), level, option, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);  // a router forgets a connection that is silent
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  return socket;
+}
+
+bool is_far(int socket) {
+  constexpr std::uint32_t kFarTripUs = 10'000;
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_rtt >= kFarTripUs;
+}
+
+bool is_own(int socket) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.pid == ::getpid();
+}
+
+struct Door {
+  FileDescriptor listener;
+  std::string relay;
+  std::string request;
+};
+
+// One of ZeroMQ's connections on its way.
+struct Pipe {
+  enum class State { greets, asks, joined, failed };
+  Id door = 0;
+  FileDescriptor near;
+  FileDescriptor far;
+  State state = State::greets;
+  bool said = false;  // what the state begins with
+  Bytes heard;        // of the relay's answer to that
+  TimePoint until;    // greets: the latest that it may be asked; failed: when it is closed
+  std::optional<RelayFlow> out;
+  std::optional<RelayFlow> in;
+  bool queued = false;
+};
+
+}  // namespace
+
+struct RelayTunnels::Shared {
+  std::mutex mutex;
+  std::vector<std::pair<Id, Door>> opened;  // not yet taken by the thread
+  std::vector<Id> closed;
+  Id next = 1;
+  bool stop = false;
+  FileDescriptor wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  FileDescriptor poll{::epoll_create1(EPOLL_CLOEXEC)};
+  std::thread thread;
+
+  // Of the thread alone from here on.
+  std::map<Id, Door> doors;
+  std::map<Id, Pipe> pipes;
+  std::deque<Id> turns;
+
+  void run();
+  bool obey();
+  void watch(int fd, Id id, std::uint32_t events) const {
+    epoll_event watched{events, {.u64 = id}};
+    (void)::epoll_ctl(poll.get(), EPOLL_CTL_ADD, fd, &watched);
+  }
+  Id number() {
+    const std::lock_guard lock(mutex);
+    return next++;
+  }
+  void accept(Id id, const Door& door);
+  void look(Id id);
+  void fail(Pipe& pipe, const std::string& why) const;
+  void converse(Id id, Pipe& pipe);
+  bool say(Pipe& pipe, ByteView bytes);
+  void join(Id id, Pipe& pipe);
+  void pump(Id id, Pipe& pipe);
+  void expire();
+};
+
+void RelayTunnels::Shared::run() {
+  sigset_t broken_pipe;  // splice() to an end that is closed raises it, in this thread
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  watch(wake.get(), kWake, EPOLLIN);
+  while (obey()) {
+    std::array<epoll_event, 64> events{};
+    const int count = ::epoll_wait(poll.get(), events.data(), static_cast<int>(events.size()), turns.empty() ? 500 : 0);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      const Id id = event.data.u64;
+      if (const auto door = doors.find(id); door != doors.end()) {
+        accept(id, door->second);
+      } else if (const auto pipe = pipes.find(id); pipe != pipes.end()) {
+        look(id);
+      }
+    }
+    for (const Id id : std::exchange(turns, {})) {
+      if (const auto pipe = pipes.find(id); pipe != pipes.end()) {
+        pipe->second.queued = false;
+        pump(id, pipe->second);
+      }
+    }
+    expire();
+  }
+}
+
+// False: the end.
+bool RelayTunnels::Shared::obey() {
+  std::uint64_t count = 0;
+  (void)!::read(wake.get(), &count, sizeof count);
+  const std::lock_guard lock(mutex);
+  for (auto& [id, door] : opened) {
+    watch(door.listener.get(), id, EPOLLIN);
+    doors.emplace(id, std::move(door));
+  }
+  opened.clear();
+  for (const Id id : closed) {
+    doors.erase(id);
+    std::erase_if(pipes, [&](const auto& pipe) { return pipe.second.door == id; });
+  }
+  closed.clear();
+  return !stop;
+}
+
+void RelayTunnels::Shared::accept(Id id, const Door& door) {
+  FileDescriptor near(::accept4(door.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!near.is_open() || !is_own(near.get())) {
+    return;
+  }
+  const Id number_of_pipe = number();
+  Pipe& pipe = pipes[number_of_pipe];
+  pipe.door = id;
+  pipe.near = std::move(near);
+  pipe.until = now() + kConnect;
+  watch(pipe.near.get(), number_of_pipe, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  Result<FileDescriptor> far = dial(door.relay);
+  if (!far) {
+    return fail(pipe, far.error().why);
+  }
+  pipe.far = *std::move(far);
+  watch(pipe.far.get(), number_of_pipe, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+}
+
+void RelayTunnels::Shared::fail(Pipe& pipe, const std::string& why) const {
+  log_debug("relay tunnel: " + why);
+  pipe.state = Pipe::State::failed;
+  pipe.until = now() + kPause;
+  pipe.far = FileDescriptor();
+}
+
+void RelayTunnels::Shared::look(Id id) {
+  Pipe& pipe = pipes.at(id);
+  if (pipe.state == Pipe::State::joined) {
+    if (!std::exchange(pipe.queued, true)) {
+      turns.push_back(id);
+    }
+    return;
+  }
+  std::array<char, 1> end{};
+  if (::recv(pipe.near.get(), end.data(), end.size(), MSG_PEEK | MSG_DONTWAIT) == 0) {
+    pipes.erase(id);  // ZeroMQ does not want it any more
+    return;
+  }
+  if (pipe.state != Pipe::State::failed) {
+    converse(id, pipe);
+  }
+}
+
+// False: not said, and it failed or is not connected yet.
+bool RelayTunnels::Shared::say(Pipe& pipe, ByteView bytes) {
+  if (pipe.said) {
+    return true;
+  }
+  const ssize_t sent = ::send(pipe.far.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS || errno == EALREADY)) {
+    return false;
+  }
+  if (sent != static_cast<ssize_t>(bytes.size())) {
+    fail(pipe, std::string("the relay does not listen: ") + std::strerror(errno));
+    return false;
+  }
+  pipe.said = true;
+  return true;
+}
+
+void RelayTunnels::Shared::converse(Id id, Pipe& pipe) {
+  static constexpr std::array kGreeting = {std::byte{5}, std::byte{1}, std::byte{0}};
+  const bool greets = pipe.state == Pipe::State::greets;
+  if (!say(pipe, greets ? ByteView(kGreeting) : ByteView(socks_request(doors.at(pipe.door).request)))) {
+    return;
+  }
+  const std::size_t expected = greets ? kSocksGreeting.size() : socks_answer(SocksAnswer::joined).size();
+  std::array<std::byte, 16> buffer{};
+  const ssize_t got = ::recv(pipe.far.get(), buffer.data(), expected - pipe.heard.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (got <= 0) {
+    return fail(pipe, "the relay ended the connection");
+  }
+  pipe.heard.insert(pipe.heard.end(), buffer.begin(), buffer.begin() + got);
+  if (pipe.heard.size() < expected) {
+    return converse(id, pipe);
+  }
+  const auto code = std::to_integer<unsigned>(pipe.heard[1]);
+  pipe.heard.clear();
+  if (code != 0) {
+    return fail(pipe, "the relay refused, with code " + std::to_string(code));
+  }
+  if (!greets) {
+    return join(id, pipe);
+  }
+  pipe.state = Pipe::State::asks;
+  pipe.said = false;
+  pipe.until = TimePoint::max();  // the relay says when it has waited for long enough
+  converse(id, pipe);
+}
+
+void RelayTunnels::Shared::join(Id id, Pipe& pipe) {
+  Result<RelayFlow> out = RelayFlow::open(pipe.near.get(), pipe.far.get());
+  Result<RelayFlow> in = RelayFlow::open(pipe.far.get(), pipe.near.get());
+  if (!out || !in) {
+    return fail(pipe, out ? in.error().why : out.error().why);
+  }
+  pipe.out.emplace(*std::move(out));
+  pipe.in.emplace(*std::move(in));
+  pipe.state = Pipe::State::joined;
+  limit_unsent(pipe.far.get());
+  if (is_far(pipe.far.get())) {
+    use_far_congestion_control(pipe.far.get());
+  }
+  pipe.queued = true;
+  turns.push_back(id);
+}
+
+void RelayTunnels::Shared::pump(Id id, Pipe& pipe) {
+  std::uint64_t moved = 0;
+  bool more = false;
+  for (std::optional<RelayFlow>* flow : {&pipe.out, &pipe.in}) {
+    const RelayFlow::State state = (*flow)->pump(UINT64_MAX, moved);
+    if (state == RelayFlow::State::broken) {
+      pipes.erase(id);
+      return;
+    }
+    more = more || state == RelayFlow::State::more;
+  }
+  // ZeroMQ has no use for half of a connection.
+  if (pipe.out->ended() || pipe.in->ended()) {
+    pipes.erase(id);
+    return;
+  }
+  if (more && !std::exchange(pipe.queued, true)) {
+    turns.push_back(id);
+  }
+}
+
+void RelayTunnels::Shared::expire() {
+  const TimePoint present = now();
+  for (auto& [id, pipe] : pipes) {
+    if (pipe.state == Pipe::State::greets && present >= pipe.until) {
+      fail(pipe, "the relay did not greet");
+    }
+  }
+  std::erase_if(pipes, [&](const auto& pipe) { return pipe.second.state == Pipe::State::failed && present >= pipe.second.until; });
+}
+
+// --------------------------------------------------------------------------------------------------------------------------------------
+
+RelayTunnels::RelayTunnels() : shared_(std::make_shared<Shared>()) {}
+
+RelayTunnels::~RelayTunnels() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stop = true;
+  }
+  (void)::eventfd_write(shared_->wake.get(), 1);
+  if (shared_->thread.joinable()) {
+    shared_->thread.join();
+  }
+}
+
+Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const std::string& relay, const std::string& request) {
+  class Opened final : public Tunnel {
+   public:
+    Opened(std::shared_ptr<Shared> shared, Id id, std::string endpoint)
+        : shared_(std::move(shared)), id_(id), endpoint_(std::move(endpoint)) {}
+    ~Opened() override {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->closed.push_back(id_);
+      (void)::eventfd_write(shared_->wake.get(), 1);
+    }
+    [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
+
+   private:
+    std::shared_ptr<Shared> shared_;
+    Id id_;
+    std::string endpoint_;
+  };
+
+  FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  socklen_t length = sizeof name;
+  // Bound to no name it gets one that nobody has, without a file.
+  if (!listener.is_open() || !shared_->wake.is_open() || !shared_->poll.is_open() ||
+      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(sa_family_t)) != 0 || ::listen(listener.get(), 8) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &length) != 0) {
+    return Error{Code::unavailable, std::string("no socket for a relay: ") + std::strerror(errno)};
+  }
+  const std::string text(name.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
+  const std::lock_guard lock(shared_->mutex);
+  const Id id = shared_->next++;
+  shared_->opened.emplace_back(id, Door{std::move(listener), relay, request});
+  if (!shared_->thread.joinable()) {
+    shared_->thread = std::thread([raw = shared_.get()] { raw->run(); });
+  }
+  (void)::eventfd_write(shared_->wake.get(), 1);
+  return std::unique_ptr<Tunnel>(std::make_unique<Opened>(shared_, id, "ipc://@" + text));
+}
+
+}  // namespace atl
