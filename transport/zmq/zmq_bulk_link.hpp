@@ -6,6 +6,7 @@
 // way; the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked for BBR
 // (tcp_tuning.hpp).
 //
+// Where neither side can dial the other both meet at a relay (zmq_bulk_ways.cpp); a direct connection goes before it.
 // Handshake and sealing: bulk_session.hpp. On every new connection the accepting side greets (u8 1, u8 version), the dialling side says
 // hello, the accepting side welcomes; then each message is u8 4 and a sealed head, and a second part with the sealed payload where
 // the head is a piece's. A key that was not admitted gets no answer. Boxes are numbered by both sides and not on the wire: a repeated,
