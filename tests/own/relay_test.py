@@ -118,9 +118,8 @@ class Pair(Relays):
         self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"relay frankfurt"})
         self.assertIn("relay frankfurt", self.command("islands"))
         self.assertIn("data between islands", self.command(f"events {run}"))
-        figures = self.relay.do("curl -s http://127.0.0.1:4483/metrics")
-        self.assertIn('atoll_relay_islands{relay="frankfurt"} 2', figures)
-
+        figures = "curl -s http://127.0.0.1:4483/metrics"  # not older than a second
+        self.wait_for("the relay counts two islands", lambda: 'atoll_relay_islands{relay="frankfurt"} 2' in self.relay.do(figures), 10)
         unit = (pathlib.Path(__file__).parents[2] / "examples/packaging/atoll-relay.service").read_text()
         self.assertEqual(self.relay.run(re.search(r"ExecStart=/usr/bin/(.+)", unit)[1] + " --help").returncode, 0)
 
