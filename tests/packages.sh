@@ -36,7 +36,8 @@ for package in "$folder"/packages/*.deb; do
 done
 for file in bin/atoll lib/libatoll_trainer.so.1 include/atoll_trainer.h lib/python3/dist-packages/atoll/torch.py share/man/man1/atoll.1.gz \
   share/man/man1/atoll-token-create.1.gz share/bash-completion/completions/atoll share/zsh/vendor-completions/_atoll \
-  share/fish/vendor_completions.d/atoll.fish lib/systemd/system/atoll-coordinator.service lib/systemd/system/atoll-agent.service; do
+  share/fish/vendor_completions.d/atoll.fish lib/systemd/system/atoll-coordinator.service lib/systemd/system/atoll-agent.service \
+  lib/systemd/system/atoll-relay.service; do
   [ -e "$folder/root/usr/$file" ] || fail "no package has $file"
 done
 "$folder/root/usr/bin/atoll" --version
@@ -52,7 +53,7 @@ if command -v man >/dev/null; then
 fi
 if command -v systemd-analyze >/dev/null; then
   mkdir "$folder/units"
-  for unit in atoll-coordinator atoll-agent; do
+  for unit in atoll-coordinator atoll-agent atoll-relay; do
     sed "s#/usr/bin/atoll#$folder/root/usr/bin/atoll#" "$folder/root/usr/lib/systemd/system/$unit.service" >"$folder/units/$unit.service"
     said=$(systemd-analyze verify --man=no "$folder/units/$unit.service" 2>&1) || fail "$unit.service: $said"
     [ -z "$said" ] || fail "$unit.service: $said"

@@ -21,10 +21,10 @@ Scenario rounds_of(std::uint32_t islands, std::uint32_t min, std::uint64_t steps
   return scenario;
 }
 
-using Ways = std::vector<std::pair<std::string, std::string>>;
+using Links = std::vector<std::pair<std::string, std::string>>;
 
-Ways link_of(const Cluster& cluster, std::size_t island) {
-  Ways ways;
+Links link_of(const Cluster& cluster, std::size_t island) {
+  Links ways;
   const std::string own = "i" + std::to_string(island);
   std::vector<std::string> others = {kCoordinator};
   for (std::size_t i = 0; i < cluster.islands(); ++i) {
@@ -40,7 +40,7 @@ Ways link_of(const Cluster& cluster, std::size_t island) {
 }
 
 // For so long these ways are down and up in turn. How many rounds that committed.
-std::uint64_t flap(Cluster& cluster, const Ways& ways, Duration whole, Duration down, Duration up) {
+std::uint64_t flap(Cluster& cluster, const Links& ways, Duration whole, Duration down, Duration up) {
   const Round before = cluster.view()->committed;
   const TimePoint end = cluster.timeline().now() + whole;
   while (cluster.timeline().now() < end) {
@@ -62,7 +62,7 @@ struct Loss {
   double later = 0;
 };
 
-Loss loss_of(Cluster& cluster, const Ways& ways, Duration down = 3s, Duration up = 3s) {
+Loss loss_of(Cluster& cluster, const Links& ways, Duration down = 3s, Duration up = 3s) {
   const double usual = static_cast<double>(flap(cluster, {}, minutes(3), 3s, 3s)) / 3;
   const auto first = static_cast<double>(flap(cluster, ways, minutes(1), down, up));
   const auto later = static_cast<double>(flap(cluster, ways, minutes(5), down, up));
@@ -120,7 +120,7 @@ TEST_CASE(
     "two islands between which data pass for three of every six seconds cost nothing after the first minute, and nobody is left out") {
   const std::uint32_t islands = GENERATE(3U, 4U);
   const std::uint64_t steps = GENERATE(4U, 40U);
-  const Ways ways = GENERATE(Ways{{"i0", "i1"}, {"i1", "i0"}}, Ways{{"i0", "i1"}}, Ways{{"i1", "i0"}});
+  const Links ways = GENERATE(Links{{"i0", "i1"}, {"i1", "i0"}}, Links{{"i0", "i1"}}, Links{{"i1", "i0"}});
   Cluster cluster(rounds_of(islands, islands, steps));
   cluster.start();
   REQUIRE(cluster.run_until_committed(Round(5), minutes(5)));

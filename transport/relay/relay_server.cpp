@@ -35,7 +35,7 @@ constexpr Duration kSweepEvery = std::chrono::seconds(1);
 constexpr std::size_t kDescriptorsOfAConnection = 3;  // its socket and its direction's pipe
 constexpr std::uint64_t kPortion = 64 * 1024;         // that a rate lets through at a time
 constexpr int kAcceptedInARow = 64;
-// After a turn in which little came the relay rests for a moment: bytes that trickle in are moved together, at half of the cost.
+// After a turn in which little came the relay rests for a moment, so that bytes that trickle in are moved together.
 constexpr std::uint64_t kLittle = 256 * 1024;
 constexpr ::timespec kRest{0, 500'000};
 
