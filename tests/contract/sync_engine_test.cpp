@@ -357,7 +357,9 @@ TEST_CASE("sync engine: a joiner that hears of a commit before its sources do co
   CatchUp order{kRun, Epoch(1), Round(1), written.file, written.file_bytes, Round(2), digest, {source.member}};
   joiner.engine->post(CatchUpFromPeers{order, false, Round(0), Digest()});
   std::this_thread::sleep_for(1s);  // it has the checkpoint by then, and has asked for the result
-  CHECK_FALSE(joiner.engine->take_answer().has_value());
+  while (const auto answer = joiner.engine->take_answer()) {
+    CHECK(std::holds_alternative<WaysChanged>(*answer));  // which way a peer is reached is no answer to an order
+  }
   source.engine->post(ApplyResult{kRun, Round(2), Attempt(1), 0, digest});
   CHECK(joiner.answer<CatchUpDone>().digest == digest);
 }

@@ -64,7 +64,7 @@ bool TaskRule::may_drop(Run& run, const IslandId& island, const Digest& digest) 
   if (kept == run.tasks().all().end()) {
     return true;  // nobody needs it any more
   }
-  const TimePoint since = run.tasks().told(island).surplus_since(digest, now()) + settings_.dead_after;
+  const TimePoint since = run.tasks().told(island).surplus_since(digest, now()) + 3 * settings_.heartbeat;
   const std::vector<IslandId> keepers = keepers_of(run, kept->second, digest);
   const bool heard = std::ranges::all_of(keepers, [&](const IslandId& id) { return islands_.spoke_since(id, since); });
   if (!heard) {
