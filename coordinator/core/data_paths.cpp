@@ -127,24 +127,20 @@ void DataPaths::hear(const IslandId& island, const PathReport& message) {
 }
 
 void DataPaths::hear(const IslandId& island, const Ways& message) {
-  std::set<IslandId> connected;
+  Paths::WaysOfIsland ways;
   for (const PeerWay& way : message.peers) {
     if (way.peer != island && islands_.alive(way.peer)) {
-      connected.insert(way.peer);
-      note_way(island, way.peer, bounded(way.relay, 64));
+      const std::string relay = bounded(way.relay, 64);
+      note_way(island, way.peer, relay);
+      ways.insert_or_assign(way.peer, relay);
     }
   }
-  for (const auto& [peer, other] : islands_.all()) {
-    if (!connected.contains(peer)) {
-      paths_.goes_nowhere(island, peer);
-    }
-  }
+  paths_.goes(island, std::move(ways));
 }
 
 // Told once of the two: both say it.
 void DataPaths::note_way(const IslandId& island, const IslandId& peer, const std::string& relay) {
   const std::optional<std::string> before = paths_.way(island, peer);
-  paths_.goes(island, peer, relay);
   if (before == relay || paths_.way(peer, island) == relay || (relay.empty() && before.value_or("").empty())) {
     return;
   }
@@ -155,20 +151,24 @@ void DataPaths::note_way(const IslandId& island, const IslandId& peer, const std
 }
 
 std::vector<RelayedView> DataPaths::relayed_views(const Run& run) const {
-  std::vector<RelayedView> views;
-  for (const IslandId& a : run.members) {
-    for (const IslandId& b : run.members) {
-      const std::string relay = paths_.way(a, b).value_or(paths_.way(b, a).value_or(""));
-      if (a < b && !relay.empty() && islands_.alive(a) && islands_.alive(b)) {
-        const MeasuredPath* there = paths_.measurement(a, b);
-        const MeasuredPath* back = paths_.measurement(b, a);
-        const double rate = there == nullptr || back == nullptr ? 0 : std::min(there->bytes_per_second, back->bytes_per_second);
-        const bool in_order = islands_.name_of(a) < islands_.name_of(b);
-        const IslandId& first = in_order ? a : b;
-        const IslandId& second = in_order ? b : a;
-        views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), relay, rate});
+  std::map<std::pair<IslandId, IslandId>, std::string> relayed;
+  for (const IslandId& island : run.members) {
+    for (const auto& [peer, relay] : paths_.ways_of(island)) {
+      if (!relay.empty() && run.is_member(peer) && islands_.alive(island) && islands_.alive(peer)) {
+        relayed.emplace(std::minmax(island, peer), relay);
       }
     }
+  }
+  std::vector<RelayedView> views;
+  for (const auto& [ends, relay] : relayed) {
+    const auto& [a, b] = ends;
+    const MeasuredPath* there = paths_.measurement(a, b);
+    const MeasuredPath* back = paths_.measurement(b, a);
+    const double rate = there == nullptr || back == nullptr ? 0 : std::min(there->bytes_per_second, back->bytes_per_second);
+    const bool in_order = islands_.name_of(a) < islands_.name_of(b);
+    const IslandId& first = in_order ? a : b;
+    const IslandId& second = in_order ? b : a;
+    views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), relay, rate});
   }
   return views;
 }

@@ -49,7 +49,10 @@ void Paths::forgive(const IslandId& island, TimePoint now) {
   const auto is_end = [&](const auto& ends) { return ends.first == island || ends.second == island; };
   std::erase_if(passed_, [&](const auto& path) { return is_end(path.first); });
   std::erase_if(measured_, [&](const auto& path) { return is_end(path.first); });
-  std::erase_if(ways_, [&](const auto& path) { return is_end(path.first); });
+  ways_.erase(island);
+  for (auto& [other, ways] : ways_) {
+    ways.erase(island);
+  }
   for (auto& [ends, path] : paths_) {
     if (path.broken && (ends.first == island || ends.second == island)) {
       path.until = std::min(path.until, now);
@@ -89,9 +92,16 @@ std::map<IslandId, std::string> Paths::into(const IslandId& reader, TimePoint no
   return found;
 }
 
+const Paths::WaysOfIsland& Paths::ways_of(const IslandId& island) const {
+  static const WaysOfIsland kNone;
+  const auto found = ways_.find(island);
+  return found == ways_.end() ? kNone : found->second;
+}
+
 std::optional<std::string> Paths::way(const IslandId& island, const IslandId& peer) const {
-  const auto found = ways_.find({island, peer});
-  return found == ways_.end() ? std::nullopt : std::optional(found->second);
+  const WaysOfIsland& ways = ways_of(island);
+  const auto found = ways.find(peer);
+  return found == ways.end() ? std::nullopt : std::optional(found->second);
 }
 
 const MeasuredPath* Paths::measurement(const IslandId& reader, const IslandId& from) const {

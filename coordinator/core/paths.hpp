@@ -36,9 +36,10 @@ class Paths {
   void passed(const IslandId& reader, const IslandId& from, TimePoint now) { passed_[{reader, from}] = now; }
   // Data came when the reader tried the path, which it told at `since` or later.
   [[nodiscard]] bool passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const;
-  // `island` is connected to `peer` over this relay, or directly ("").
-  void goes(const IslandId& island, const IslandId& peer, const std::string& relay) { ways_[{island, peer}] = relay; }
-  void goes_nowhere(const IslandId& island, const IslandId& peer) { ways_.erase({island, peer}); }
+  // To whom an island is connected, each over this relay or directly (""). Those of now take the place of those before.
+  using WaysOfIsland = std::map<IslandId, std::string>;
+  void goes(const IslandId& island, WaysOfIsland ways) { ways_[island] = std::move(ways); }
+  [[nodiscard]] const WaysOfIsland& ways_of(const IslandId& island) const;
   // Nothing: it is not connected, as far as is known.
   [[nodiscard]] std::optional<std::string> way(const IslandId& island, const IslandId& peer) const;
   void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
@@ -72,7 +73,7 @@ class Paths {
   std::map<std::pair<IslandId, IslandId>, Path> paths_;        // of those that were ever broken: reader, from
   std::map<std::pair<IslandId, IslandId>, TimePoint> passed_;  // reader, from
   std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
-  std::map<std::pair<IslandId, IslandId>, std::string> ways_;  // island, peer: the relay's name, or empty
+  std::map<IslandId, WaysOfIsland> ways_;
 };
 
 // ---- who sums, and who stays out, where data do not pass -------------------------------------------------------------------------------
