@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints what a run of the tests cost: the seconds of its tests by label, the longest ones, and the time that passed.
+# Prints what a run of the tests cost: the seconds of its tests by label, the longest ones, and the time that passed; last of all the ends of
+# what failed tests printed, as they are far up in the log, and some CI keeps only a log's end.
 #   tests/costs.sh LOG BUILD_SECONDS TEST_SECONDS      LOG: what ctest printed
 #   tests/costs.sh --names                             fails if costs.txt names a test that there is not
 set -eu
@@ -38,3 +39,12 @@ tests "$1" | sort -k2,2nr | head -8 | while read -r _ seconds name; do
 done
 minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
 echo "  installing and building $(minutes "$2"), tests $(minutes "$3")"
+# ctest prints what a test said behind its line, up to the next line of its own.
+awk '
+  /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / { if (failed) show(); failed = /\*\*\*/; number = 0; if (failed) name = $0; next }
+  /^ *Start +[0-9]+: / || /^[0-9]+% tests passed/ { if (failed) show(); failed = 0 }
+  failed { lines[++number] = $0 }
+  function show(  k) {
+    print "\nfailed: " name
+    for (k = number > 60 ? number - 59 : 1; k <= number; k++) print "  " substr(lines[k], 1, 300)
+  }' "$1"
