@@ -75,6 +75,12 @@ def tensors_of(path):
     return {name: numpy.frombuffer(values(entry), "<f4").reshape(entry["shape"]) for name, entry in header.items()}
 
 
+def saved(folder, least, island="island-1"):
+    """Whether this island of `local` has a checkpoint of this round or a later one: older ones go."""
+    numbers = [path.name for path in pathlib.Path(folder).glob(f"state/{island}/runs/*/checkpoints/*")]
+    return any(number.isdigit() and int(number) >= least for number in numbers)
+
+
 def loop(name, ranks=1):
     launch = [*TORCH_PYTHON, str(HERE / "launch.py"), str(ranks)] if ranks > 1 else [*TORCH_PYTHON]
     return [*launch, str(HERE / "loops.py"), name]
@@ -142,7 +148,7 @@ class Clusters(unittest.TestCase):
 
     def goes_on(self, folder, process, program, said="was killed by signal 9"):
         """kill -9 of a trainer in the middle of a run, which completes; the header of the exported model."""
-        self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
+        self.kill_one(process, program, lambda: saved(folder, 2))
         self.assertEqual(self.completed(process)["run"]["state"], "completed")
         self.assertIn(said, "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log")))
         with open(folder + "/model.safetensors", "rb") as file:

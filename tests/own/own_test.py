@@ -15,7 +15,7 @@ import time
 import unittest
 
 from islands import (
-    ATOLL, HAS_TORCH, HERE, LAUNCHES, LINEAR, PATIENCE, PYTHON, SOURCE, Clusters, command_of, loop, needs_jax, needs_torch, tensors_of,
+    ATOLL, HAS_TORCH, HERE, LAUNCHES, LINEAR, PATIENCE, PYTHON, SOURCE, Clusters, command_of, loop, needs_jax, needs_torch, saved, tensors_of,
 )  # fmt: skip
 
 import numpy
@@ -343,7 +343,8 @@ class Islands(Clusters):
                 options = ("--faults", str(faults)) if killed == "an agent" else ()
                 process = self.local(folder, program, {"rate": 0.02}, 100, pace=pace, options=options)
                 if killed == "a trainer":
-                    self.kill_one(process, program, lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2")))
+                    both = lambda: all(saved(folder, 2, island) for island in ("island-1", "island-2"))  # noqa: E731
+                    self.kill_one(process, program, both)
                 document = self.completed(process)
                 self.assertEqual(document["run"]["state"], "completed")
                 logs = "".join(path.read_text() for path in pathlib.Path(folder).glob("state/*.log"))
@@ -386,7 +387,7 @@ class Islands(Clusters):
         with tempfile.TemporaryDirectory() as folder:
             process = self.local(folder, f"{PYTHON} '{HERE}/loops.py' numpy", {}, 100_000, pace=50.0)
             try:
-                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/1")))
+                self.wait_until(lambda: saved(folder, 1))
                 code = "import json, sys; f = open(sys.argv[1], 'rb'); h = json.loads(f.read(int.from_bytes(f.read(8), 'little'))); "
                 code += "open(sys.argv[2], 'w').write(' '.join(sorted(set(h) - {'__metadata__'})))"
                 export = [ATOLL, "export", "own", "-o", folder + "/names.txt", "--state", folder + "/state/coordinator", "--through"]
@@ -425,7 +426,7 @@ class Islands(Clusters):
             process = self.local(folder, LINEAR, {}, 100_000, pace=20.0)
             try:
                 state = ["--state", folder + "/state/coordinator"]
-                self.wait_until(lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/1")))
+                self.wait_until(lambda: saved(folder, 1))
                 other = pathlib.Path(folder, "other.toml")
                 other.write_text(pathlib.Path(folder, "run.toml").read_text().replace("'own'", "'other'"))
                 run = subprocess.run([ATOLL, "submit", str(other), "-q", *state], capture_output=True, text=True, check=True).stdout.strip()

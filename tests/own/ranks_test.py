@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop
+from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop, saved
 
 import numpy
 from fake_agent import FakeAgent
@@ -203,8 +203,7 @@ class RanksOfExamples(Clusters):
                 path.write_text(text.replace("[training]\n", "[training]\nmax_steps_per_second = 8\n") if rank is not None else text)
                 process = self.start(folder, str(path), "--trainer", f"{name}={launch}")
                 if rank is not None:
-                    there = lambda: any(pathlib.Path(folder).glob("state/island-1/runs/*/checkpoints/2"))  # noqa: E731
-                    self.kill_rank(process, name + ".py", rank, there)
+                    self.kill_rank(process, name + ".py", rank, lambda: saved(folder, 2))
                 run = self.completed(process)["run"]
                 self.assertEqual((run["state"], run["members"] is not None), ("completed", True))
                 if rank is not None:
