@@ -53,8 +53,15 @@ class LocalRun {
     }
     return "";
   }
+  // Of this round or a later one: older ones go.
   [[nodiscard]] bool has_checkpoint(unsigned round) const {
-    return fs::exists(path("state/island-1/runs/" + run() + "/checkpoints/" + std::to_string(round) + "/meta.json"));
+    std::error_code none;
+    const fs::directory_iterator all(path("state/island-1/runs/" + run() + "/checkpoints"), none);
+    return std::any_of(begin(all), end(all), [&](const fs::directory_entry& entry) {
+      const std::string name = entry.path().filename().string();
+      return name.find_first_not_of("0123456789") == std::string::npos && std::stoul(name) >= round &&
+             fs::exists(entry.path() / "meta.json");
+    });
   }
 
   // The rounds that were committed, in the order of the ledger.
