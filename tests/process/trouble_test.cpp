@@ -294,4 +294,30 @@ TEST_CASE("process: a coordinator that hangs is not there: commands say so, and 
   }
 }
 
+TEST_CASE("process: an agent that was suspended while another one took its place is told when it wakes, and ends") {
+  Cluster cluster;
+  cluster.start_island("a");
+  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "other islands reach it"); }));
+  // Who moves a machine copies its agent's state.
+  for (const char* part : {"keys", "coordinator.json"}) {
+    fs::create_directories(cluster.state("b"));
+    fs::copy(cluster.state("a") / part, cluster.state("b") / part, fs::copy_options::recursive);
+  }
+  cluster.islands["a"].signal(SIGSTOP);
+  cluster.start_island("b");
+  const std::string connected = "island a is connected";
+  const bool in_its_place = Cluster::eventually([&] {
+    const std::string log = cluster.log("coordinator");
+    return log.find(connected) != log.rfind(connected);
+  });
+  cluster.islands["a"].signal(SIGCONT);
+  INFO(cluster.logs());
+  REQUIRE(in_its_place);
+  CHECK(cluster.islands["a"].wait() == 8);
+  CHECK(contains(cluster.log("a"), "another agent with the identity of island a took this one's place while it was silent"));
+  CHECK(cluster.islands["b"].running());
+  const std::string run = cluster.submit(run_file("moved", 1, 1));
+  CHECK(wait_for(cluster, run).exit == 0);
+}
+
 }  // namespace of_trouble_test
