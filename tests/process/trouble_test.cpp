@@ -297,7 +297,8 @@ TEST_CASE("process: a coordinator that hangs is not there: commands say so, and 
 TEST_CASE("process: an agent that was suspended while another one took its place is told when it wakes, and ends") {
   Cluster cluster;
   cluster.start_island("a");
-  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("a"), "other islands reach it"); }));
+  const std::string connected = "island a is connected";
+  REQUIRE(Cluster::eventually([&] { return contains(cluster.log("coordinator"), connected); }));
   // Who moves a machine copies its agent's state.
   for (const char* part : {"keys", "coordinator.json"}) {
     fs::create_directories(cluster.state("b"));
@@ -305,7 +306,6 @@ TEST_CASE("process: an agent that was suspended while another one took its place
   }
   cluster.islands["a"].signal(SIGSTOP);
   cluster.start_island("b");
-  const std::string connected = "island a is connected";
   const bool in_its_place = Cluster::eventually([&] {
     const std::string log = cluster.log("coordinator");
     return log.find(connected) != log.rfind(connected);
