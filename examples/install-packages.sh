@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what Atoll builds with, from Debian's packages, if anything of it is missing (with sudo when not root).
-#   examples/install-packages.sh [--with-tests] [--without-torch] [--portable]
+#   examples/install-packages.sh [--with-tests] [--without-torch] [--portable] [--aarch64]
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
@@ -16,7 +16,8 @@ for argument in "$@"; do
       ;;
     --without-torch) torch="" ;;
     --portable) packages="$packages dpkg-dev python3" ;; # with what examples/packaging/portable.sh builds libraries of
-    *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable)" >&2; exit 2 ;;
+    --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user patchelf" ;; # with what compiles for ARM, and runs what was compiled
+    *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable, --aarch64)" >&2; exit 2 ;;
   esac
 done
 

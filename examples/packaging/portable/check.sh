@@ -1,12 +1,13 @@
 #!/bin/bash
 # Whether these files run on any Linux with glibc 2.34: what they need from outside is nothing but glibc and libgcc_s, no symbol of it is newer, and
 # no path to libraries is written in them.
-#   examples/packaging/portable/check.sh FILE…
+#   examples/packaging/portable/check.sh FILE…      $OBJDUMP reads files of another machine
 set -euo pipefail
+objdump=${OBJDUMP:-objdump}
 floor=2.34
 fail=0
 for file in "$@"; do
-  said=$(objdump -p "$file")
+  said=$("$objdump" -p "$file")
   while read -r library; do
     case "$library" in
       libc.so.6 | libm.so.6 | libgcc_s.so.1 | ld-linux-x86-64.so.2 | ld-linux-aarch64.so.1) ;;
@@ -27,7 +28,7 @@ for file in "$@"; do
         fi
         ;;
     esac
-  done < <(objdump -T "$file" | sed -n 's/.*\*UND\*.*[[:space:](]\(\(GLIBC\|GLIBCXX\|CXXABI\|GCC\)_[A-Za-z0-9_.]*\)) *\([^ ]*\)$/\1 \3/p')
+  done < <("$objdump" -T "$file" | sed -n 's/.*\*UND\*.*[[:space:](]\(\(GLIBC\|GLIBCXX\|CXXABI\|GCC\)_[A-Za-z0-9_.]*\)) *\([^ ]*\)$/\1 \3/p')
   [ "$fail" -ne 0 ] || echo "$(basename "$file"): $(stat -Lc %s "$file") bytes, glibc $newest"
 done
 exit $fail

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the static libraries of a portable Atoll that Debian has not, or has only with half of the system behind them:
-#   examples/packaging/portable/libraries.sh FOLDER
+#   examples/packaging/portable/libraries.sh FOLDER [aarch64]     for this machine's kind, or by Debian's cross compiler
 # ZeroMQ without Kerberos, PGM and NORM; curl for HTTP and HTTPS alone; cpp-httplib, spdlog and fmt. Their sources are Debian's, of the release
 # that this machine runs; apt checks their signatures, with settings below FOLDER, so the system's stay as they are. FOLDER/lib has the libraries
 # afterwards, and FOLDER/sources.txt says which versions. What is there already is not built again.
@@ -8,6 +8,7 @@ set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
+machine=${2:-}
 sources="zeromq3 curl cpp-httplib spdlog fmtlib"
 recipe=$(sha256sum "$here/libraries.sh" | cut -d ' ' -f 1)
 if [ "$(cat "$folder/recipe" 2>/dev/null || true)" = "$recipe" ]; then exit 0; fi
@@ -26,8 +27,17 @@ $apt update >&2
 (cd "$folder/source" && $apt source --download-only $sources >&2 && for description in *.dsc; do dpkg-source -x "$description" >>unpacked.log 2>&1; done)
 
 # No path of this machine is in what comes out. CMake 4 asks for the policies of 3.5 at least, which Debian's older sources do not name.
+prefix=""
+root=""
+includes=""
+if [ -n "$machine" ]; then
+  prefix=$machine-linux-gnu-
+  root=$(dirname "$folder")/$machine-root
+  includes="-isystem $root/usr/include -isystem $root/usr/include/$machine-linux-gnu"
+fi
 common=(-G Ninja -D CMAKE_BUILD_TYPE=Release -D CMAKE_POSITION_INDEPENDENT_CODE=ON -D BUILD_SHARED_LIBS=OFF -D CMAKE_POLICY_VERSION_MINIMUM=3.5
-  -D "CMAKE_C_FLAGS=-ffile-prefix-map=$folder=. -fvisibility=hidden" -D "CMAKE_CXX_FLAGS=-ffile-prefix-map=$folder=.")
+  -D "CMAKE_C_FLAGS=-ffile-prefix-map=$folder=. -fvisibility=hidden $includes" -D "CMAKE_CXX_FLAGS=-ffile-prefix-map=$folder=. $includes"
+  ${machine:+-D "CMAKE_TOOLCHAIN_FILE=$here/$machine.cmake" -D "ATOLL_ROOT=$root"})
 export CCACHE_BASEDIR="$folder" CCACHE_NOHASHDIR=1
 if command -v ccache >/dev/null; then common+=(-D CMAKE_C_COMPILER_LAUNCHER=ccache -D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 build() { # build SOURCE TARGET OPTION…
@@ -53,8 +63,8 @@ python3 "${httplib%/}/split.py" --out "$folder/build/httplib" >/dev/null
 sed -i 's/std::random_device seed_gen;/const auto seed_gen = [] { unsigned word = 0; return ::getrandom(\&word, sizeof word, 0) == sizeof word ? word : throw std::runtime_error("no random numbers"); };/' \
   "$folder/build/httplib/httplib.cc"
 # shellcheck disable=SC2046
-(cd "$folder/build/httplib" && ${CXX:-g++} -std=c++17 -O2 -DNDEBUG -fPIC -ffile-prefix-map="$folder"=. -DCPPHTTPLIB_USE_POLL $(pkg-config --cflags cpp-httplib) \
-  -I. -include stdexcept -include sys/random.h -c httplib.cc -o httplib.o && ar rcsD "$folder/lib/libcpp-httplib.a" httplib.o)
+(cd "$folder/build/httplib" && ${CXX:-${prefix}g++} -std=c++17 -O2 -DNDEBUG -fPIC -ffile-prefix-map="$folder"=. -DCPPHTTPLIB_USE_POLL $(pkg-config --cflags cpp-httplib) \
+  $includes -I. -include stdexcept -include sys/random.h -c httplib.cc -o httplib.o && ar rcsD "$folder/lib/libcpp-httplib.a" httplib.o)
 
 (cd "$folder/source" && sed -n 's/^\(Source\|Version\): //p' -s ./*.dsc | paste -d ' ' - - | sort -u) >"$folder/sources.txt"
 echo "$recipe" >"$folder/recipe"
