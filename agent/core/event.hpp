@@ -171,7 +171,7 @@ struct ExchangeDone {
   double seconds = 0;
   IslandId slowest = {};           // whose pieces came last; empty: nobody's were needed
   double arrived_seconds = 0;      // after the beginning of the exchange: when they had come
-  std::vector<Digest> parts = {};  // of what each member gave to the result; none on two levels and in pairs
+  std::vector<Digest> parts = {};  // Exchanged::parts; none in pairs
   IslandId partner = {};           // in pairs: whom it met, of a larger group the first; empty: alone
   std::string why = {};            // in pairs: why alone, though there was a partner
   std::vector<double> norms = {};  // in pairs: of the others' contributions, where they were met and looked at

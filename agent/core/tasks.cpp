@@ -275,7 +275,8 @@ void Tasks::on(const ContentOpened&) {
 
 void Tasks::on(const ContentMissed& event, TimePoint now) {
   if (event.start == 0) {
-    if (wanted_.contains(event.digest) && !held_.contains(event.digest)) {
+    // Only what is being fetched: the engine may answer an order of before this island was given the run anew, whose folder is still read.
+    if (fetching_.contains(event.digest)) {
       fetching_[event.digest] = now + kFetchAgain;
       if (report_.state == "fetching") {
         report_.error = event.error;

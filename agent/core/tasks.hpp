@@ -81,7 +81,7 @@ class Tasks {
   Assignment assignment_;
   AssignmentReport report_;               // said with every heartbeat and whenever it changes
   std::map<Digest, std::uint64_t> held_;  // bytes
-  std::map<Digest, TimePoint> fetching_;  // under way, or to be tried again at that time
+  std::map<Digest, TimePoint> fetching_;  // under way, or to be tried again at that time; nothing before what lies here is known
   std::set<Digest> wanted_;               // by the newest assignment
   Readers readers_;                       // besides the members
   std::uint64_t start_ = 0;               // of the task that runs, or ran last

@@ -17,6 +17,25 @@ constexpr Duration kSoonestStall = std::chrono::seconds(4);  // a machine that i
 constexpr int kUsualTimes = 4;
 constexpr std::size_t kUsualExchanges = 8;  // remembered
 
+// Where in the sum the parts lie that this member got from others or gave them: see RoundExchange::part_digests.
+std::vector<ResultBytes> parts_given(const ExchangePlan& plan, std::size_t self) {
+  std::vector<ResultBytes> parts;
+  const auto add = [&](const PieceRange& pieces) {
+    const std::uint64_t begin = plan.layout.reduced[pieces.begin];
+    parts.push_back({0, begin, plan.layout.reduced[pieces.end] - begin});
+  };
+  for (std::size_t i = 0; i < plan.members.size() && !plan.grid; ++i) {
+    add(plan.shard(i));
+  }
+  for (std::size_t column = 0; plan.grid && column < plan.grid->columns; ++column) {
+    add(plan.given(plan.grid->owner(0, column)));
+  }
+  for (std::size_t group = 0; plan.grid && plan.grid->column[self] != kNoColumn && group < plan.grid->groups; ++group) {
+    add(plan.shard(plan.grid->owner(group, plan.grid->column[self])));
+  }
+  return parts;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginExchange& order, const IslandRun& run, const IslandId& self,
@@ -66,11 +85,7 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   if (own_place == plan.members.end()) {
     return Error{Code::internal, "this island is not a member of the exchange of round " + std::to_string(order.round.value)};
   }
-  for (std::size_t i = 0; i < plan.members.size() && !plan.grid; ++i) {
-    const PieceRange pieces = plan.shard(i);
-    const std::uint64_t begin = plan.layout.reduced[pieces.begin];
-    round->shards_.push_back({0, begin, plan.layout.reduced[pieces.end] - begin});
-  }
+  round->parts_given_ = parts_given(plan, static_cast<std::size_t>(own_place - plan.members.begin()));
   round->bytes_to_serve_ = plan.packed ? 0 : bytes_others_read(plan, static_cast<std::size_t>(own_place - plan.members.begin()));
   round->served_before_ = store.bytes_served(order.run);
   RoundExchange* self_pointer = round.get();
@@ -255,8 +270,8 @@ Digest RoundExchange::digest(const Digest& previous, const InParts& in_parts) {
 std::vector<Digest> RoundExchange::part_digests() const {
   std::vector<Digest> parts;
   std::size_t contributor = 0;
-  for (std::size_t i = 0; i < shards_.size(); ++i) {
-    ResultBytes given = shards_[i];
+  for (std::size_t i = 0; i < parts_given_.size(); ++i) {
+    ResultBytes given = parts_given_[i];
     if (outcome_.gathered) {
       const bool contributes = order_.tokens[i] > 0;
       given = contributes ? ResultBytes{contributor, 0, parts_[contributor].size()} : ResultBytes{};

@@ -31,7 +31,8 @@ class RoundExchange {
   [[nodiscard]] Status check_result(std::optional<std::size_t>& contributor, const InParts& in_parts);
   [[nodiscard]] Digest digest(const Digest& previous, const InParts& in_parts);
   // Of what each member gave to the result, in the order's order, so that a result that differs from another's names who made the
-  // difference; an empty one: nothing. None on two levels, where what is read has gone through others. Once the digest was taken.
+  // difference; an empty one: nothing. On two levels: of each column's strip, and, of a member of a column, of the shards of its strip
+  // in the order of the groups. Once the digest was taken.
   [[nodiscard]] std::vector<Digest> part_digests() const;
   // Hashes some of what has come of the result; false: there is nothing to hash.
   bool hash_some();
@@ -83,7 +84,7 @@ class RoundExchange {
   std::vector<ByteView> parts_;         // of the result, where they lie or will
   std::optional<ResultDigest> hashes_;  // what of them was hashed while they came
   std::optional<Digest> digest_;
-  std::vector<ResultBytes> shards_;  // of a sum, per member; none on two levels
+  std::vector<ResultBytes> parts_given_;  // of a sum: those of part_digests()
 };
 
 }  // namespace atl

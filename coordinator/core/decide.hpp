@@ -129,13 +129,14 @@ struct AttemptMember {
   std::optional<Digest> done;      // it holds the result, with this digest
   bool failed = false;             // it could not finish
   IslandId accused;                // whom it blames; may be empty
-  std::vector<Digest> parts = {};  // done: what each member gave to the result, in order, as it holds it; none: not known
+  std::vector<Digest> parts = {};  // done: of what it got of the result (Exchanged::parts), as it holds it; none: not known
 };
 // What `giver` gave to the result is another at `reader` than at itself: one of them is wrong, or lies, and which of the two nobody can
 // tell.
 struct Dispute {
   IslandId reader;
   IslandId giver;
+  IslandId trusted = {};  // on two levels: which of the two goes on summing, as it is at odds with fewer others
   friend bool operator==(const Dispute&, const Dispute&) = default;
 };
 struct Offence {
@@ -147,6 +148,7 @@ struct AttemptInput {
   Round round;
   Attempt attempt;
   std::vector<AttemptMember> members;  // in order
+  std::vector<std::uint8_t> shares;    // who of them sums (AttemptPlan::shares)
   TimePoint planned;
   std::optional<TimePoint> first_failure;
   Duration grace{};                    // after the first failure, for the others' reports
@@ -170,10 +172,14 @@ struct AttemptDecision {
 // Results differ, and members may lie: one is named only by more others than can be wrong where most are honest (`accusers_needed`), be it
 // that it gave them something else than it says, or that it holds something else than they gave. Whoever differs from most and got the
 // same from everybody has made it wrong itself.
-// A round commits when more than half of an attempt's members, and all who finished alike, hold the same digest. After three bad
-// attempts the most accused is left out; of several the later in order. Whoever fails and accuses nobody accuses itself, and so does
-// whoever fails and accuses one that has finished, as more than half have.
+// On two levels one gets the result from its group and its column alone, so that several rounds have to tell; whoever passed on to its
+// group what it got is not to blame, nor are those of the group. A round commits when more than half of an attempt's members, and all who
+// finished alike, hold the same digest. After three bad attempts the most accused is left out; of several the later in order. Whoever fails
+// and accuses nobody accuses itself, and so does whoever fails and accuses one that has finished, as more than half have.
 AttemptDecision decide_attempt(const AttemptInput& input);
+// Whose doing it is that results differ, as far as that can be told: fills in left_out, offences, disputes. usual: the digest that most
+// have.
+void blame_for_difference(const AttemptInput& input, const Digest& usual, AttemptDecision& decision);
 // Of so many members; nothing: with two there is no third to tell which of them it is.
 std::optional<std::size_t> accusers_needed(std::size_t members);
 inline constexpr unsigned kBadAttempts = 3;

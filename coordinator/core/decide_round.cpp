@@ -220,82 +220,6 @@ AttemptDecision retry(const AttemptInput& input, std::string why, std::map<Islan
   return decision;
 }
 
-// What a member gave, as it says itself; if it does not say, as more than half hold it.
-std::optional<Digest> given_by(const AttemptInput& input, std::size_t giver) {
-  std::map<Digest, std::size_t> votes;
-  for (std::size_t i = 0; i < input.members.size(); ++i) {
-    const std::vector<Digest>& parts = input.members[i].parts;
-    if (parts.size() != input.members.size()) {
-      continue;
-    }
-    if (i == giver) {
-      return parts[giver];
-    }
-    ++votes[parts[giver]];
-  }
-  const auto most = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
-  return most != votes.end() && most->second * 2 > input.members.size() ? std::optional(most->first) : std::nullopt;
-}
-
-// `usual`: the digest that most have. Of a giver that says nothing, those who differ from most may have got something else than they.
-std::vector<Dispute> disputes_of(const AttemptInput& input, const Digest& usual) {
-  std::vector<Dispute> disputes;
-  for (std::size_t giver = 0; giver < input.members.size(); ++giver) {
-    const std::optional<Digest> given = given_by(input, giver);
-    for (const AttemptMember& reader : input.members) {
-      const bool says = reader.parts.size() == input.members.size() && reader.island != input.members[giver].island;
-      if (says && (given ? reader.parts[giver] != *given : *reader.done != usual)) {
-        disputes.push_back({reader.island, input.members[giver].island});
-      }
-    }
-  }
-  return disputes;
-}
-
-std::vector<IslandId> names_in(const std::vector<Dispute>& disputes, IslandId Dispute::*side, std::size_t needed) {
-  std::map<IslandId, std::size_t> counts;
-  for (const Dispute& dispute : disputes) {
-    ++counts[dispute.*side];
-  }
-  std::vector<IslandId> named;
-  for (const auto& [island, count] : counts) {
-    if (count >= needed) {
-      named.push_back(island);
-    }
-  }
-  return named;
-}
-
-// Whose doing it is that results differ, as far as that can be told.
-void blame_for_difference(const AttemptInput& input, const Digest& usual, AttemptDecision& decision) {
-  const std::string round = "round " + std::to_string(input.round.value);
-  decision.disputes = disputes_of(input, usual);
-  const auto is_in = [](const IslandId& island) {
-    return [&island](const Dispute& each) { return each.reader == island || each.giver == island; };
-  };
-  for (const IslandId& differing : decision.left_out) {
-    if (std::ranges::none_of(decision.disputes, is_in(differing))) {
-      decision.offences.push_back({differing, "its result of " + round + " differs from the others'"});
-    }
-  }
-  const std::optional<std::size_t> needed = accusers_needed(input.members.size());
-  decision.accusers_needed = needed;
-  if (!needed) {
-    return;
-  }
-  const auto name = [&](IslandId Dispute::*side, const std::string& why) {
-    for (const IslandId& named : names_in(decision.disputes, side, *needed)) {
-      decision.offences.push_back({named, why});
-      if (std::ranges::find(decision.left_out, named) == decision.left_out.end()) {
-        decision.left_out.push_back(named);
-      }
-      std::erase_if(decision.disputes, is_in(named));
-    }
-  };
-  name(&Dispute::giver, "what it gave to " + round + " is another at several islands than at itself");
-  name(&Dispute::reader, "its result of " + round + " differs from the others' in what several of them gave");
-}
-
 // All have finished: the digest that more than half hold wins.
 AttemptDecision judge_digests(const AttemptInput& input) {
   std::map<Digest, std::size_t> votes;
@@ -328,10 +252,6 @@ AttemptDecision judge_digests(const AttemptInput& input) {
 }
 
 }  // namespace
-
-std::optional<std::size_t> accusers_needed(std::size_t members) {
-  return members < 3 ? std::nullopt : std::optional((members - 1) / 2 + 1);
-}
 
 Duration decide_pause(unsigned failures) {
   constexpr unsigned kDoublings = 8;  // to beyond the longest one

@@ -45,11 +45,14 @@ std::vector<IslandId> Guards::dispute(const Dispute& dispute, Round round, std::
   std::vector<IslandId> named;
   for (const IslandId& island : {dispute.giver, dispute.reader}) {
     Conduct& conduct = conduct_[island];
-    conduct.sums_after = Round(round.value + (kSumsNothing << std::min(conduct.disputes, kMostTimesTwice)));
-    ++conduct.disputes;
     if (needed && std::max(conduct.readers.size(), conduct.givers.size()) >= *needed) {
       named.push_back(island);
     }
+    if (island == dispute.trusted) {
+      continue;
+    }
+    conduct.sums_after = Round(round.value + (kSumsNothing << std::min(conduct.disputes, kMostTimesTwice)));
+    ++conduct.disputes;
   }
   return named;
 }

@@ -230,11 +230,14 @@ void OpenRound::describe(AttemptInput& input) const {
   input.first_failure = first_failure_;
   input.bad_attempts = bad_attempts_;
   input.blame = blame_;
+  input.shares = plan_.shares;
+  const bool differ = exchanged_.size() == plan_.members.size() &&
+                      std::ranges::any_of(exchanged_, [&](const auto& done) { return done.second != exchanged_.begin()->second; });
   for (const IslandId& id : plan_.members) {
     AttemptMember member{id, id.text, std::nullopt, false, {}};
     if (const auto done = exchanged_.find(id); done != exchanged_.end()) {
       member.done = done->second;
-      if (const auto parts = parts_.find(id); parts != parts_.end()) {
+      if (const auto parts = parts_.find(id); differ && parts != parts_.end()) {
         member.parts = parts->second;
       }
     } else if (const auto failed = failed_.find(id); failed != failed_.end()) {

@@ -10,11 +10,11 @@ constexpr double kSteadyShare = 0.9;                          // who is there fo
 constexpr std::size_t kLosses = 3;                            // of an island, within the minutes that are looked back at
 constexpr Duration kLeastWatched = std::chrono::seconds(90);  // of shorter a time too little is known
 constexpr std::size_t kMostLosses = 64;                       // that are remembered
-constexpr Duration kTrust = std::chrono::minutes(1);          // it has to be steady for so long; doubles with each time that it was not
-constexpr unsigned kMostDoublings = 3;
-constexpr Duration kForgotten = std::chrono::hours(1);  // steady for so long: as one that is new
+constexpr Duration kSteadyFor = std::chrono::minutes(1);      // it has to be steady for so long; doubles with each time that it was not
+constexpr unsigned kMostSteadyDoublings = 3;
+constexpr Duration kAsNew = std::chrono::hours(1);  // steady for so long: as one that is new
 
-Duration trust(unsigned times) { return kTrust * (1U << std::min(std::max(times, 1U) - 1, kMostDoublings)); }
+Duration trust(unsigned times) { return kSteadyFor * (1U << std::min(std::max(times, 1U) - 1, kMostSteadyDoublings)); }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ bool Steadiness::begin(Record& record, TimePoint now) {
   if (record.unsteady || now >= record.until) {
     return false;
   }
-  record.times = record.times > 0 && record.last_away - record.settled > kForgotten ? 1 : record.times + 1;
+  record.times = record.times > 0 && record.last_away - record.settled > kAsNew ? 1 : record.times + 1;
   record.unsteady = true;
   return true;
 }
@@ -39,7 +39,7 @@ bool Steadiness::report(const UnsteadyPath& path, const Availability& available,
   if (!record.unsteady && record.times > 0 && record.last_away <= record.settled) {
     return false;  // what it was before it counted as steady again
   }
-  const bool again = record.times > 0 && record.last_away - record.settled <= kForgotten;
+  const bool again = record.times > 0 && record.last_away - record.settled <= kAsNew;
   const bool comes_and_goes = available.changes >= kChanges && available.share() < kSteadyShare;
   return record.unsteady || again || comes_and_goes ? begin(record, now) : false;
 }
@@ -55,7 +55,7 @@ bool Steadiness::lost(const IslandId& island, TimePoint now) {
   if (record.losses.size() > kMostLosses) {
     record.losses.pop_front();
   }
-  const bool again = record.times > 0 && now - record.settled <= kForgotten && record.losses.size() >= 2;
+  const bool again = record.times > 0 && now - record.settled <= kAsNew && record.losses.size() >= 2;
   return record.unsteady || again || record.losses.size() >= kLosses ? begin(record, now) : false;
 }
 
@@ -84,7 +84,7 @@ bool Steadiness::quiet(const IslandId& island, TimePoint since, TimePoint now) {
   record.last_away = now;
   const Availability available = of_link(record, now);
   const auto fresh = std::ranges::count_if(record.quiet, [&](const auto& spell) { return spell.first > record.settled; });
-  const bool again = record.times > 0 && now - record.settled <= kForgotten && fresh >= 2;
+  const bool again = record.times > 0 && now - record.settled <= kAsNew && fresh >= 2;
   const bool much = seconds(available.watched - available.there) > (1 - kSteadyShare) * seconds(std::max(available.watched, kLeastWatched));
   const bool comes_and_goes = fresh * 2 >= static_cast<std::ptrdiff_t>(kChanges) && much;
   return record.unsteady || again || comes_and_goes ? begin(record, now) : false;

@@ -65,7 +65,7 @@ class Scripted(http.server.BaseHTTPRequestHandler):
 def documents_of(run, islands, rows, warnings=(), strips=None, islands_list=(), price=None):
     about = {"id": "r-1", "name": "text", "strategy": "diloco", "images": False, "part_of": None, "state": "running", "reason": "", "reason_since_unix_ms": None,
              "round": 7, "rounds": 20, "tokens": 1000, "tokens_per_second": 100.5, "initial_loss": 5.5, "outer_loss": 1.8, "min": 2, "max": 4, "members": 2,
-             "bytes_sent": 1e6, "bytes_per_round": 1e5, "compute_seconds": 90.0, "wait_seconds": 10.0, "created_unix_ms": NOW, "started_unix_ms": NOW, "ended_unix_ms": None, **run}
+             "bytes_sent": 1e6, "bytes_per_round": 1e5, "compute_seconds": 90.0, "wait_seconds": 10.0, "created_unix_ms": NOW, "started_unix_ms": NOW, "ended_unix_ms": None, "unsteady": [], **run}
     status = {"schema": 1, "now_unix_ms": NOW + 60000, "run": about, "phases": [], "islands": islands, "absences": [], "warnings": list(warnings)}
     listed = {**about, "islands": len(islands)}
     empty = {"from_unix_ms": 0, "to_unix_ms": 0, "bins": 240, "islands_known": 0, "islands": [], "links": []}
@@ -172,6 +172,22 @@ class ScriptedPages(unittest.TestCase):
             browser.wait("document.body.innerText.includes('atoll doctor --probe 2s')")  # nothing was measured yet
             browser.open(self.url + "/r/text/summary")
             browser.wait("document.body.innerText.includes('sent 34.5 GB to each other, which costs 3.10 at 0.09 a GB')")
+            self.assertEqual(browser.faults(), [])
+
+    def test_a_path_that_comes_and_goes_is_named_with_its_rhythm(self):
+        of_path = "the path a -> b comes and goes: there 51 % of the last 5 minutes, 50 changes"
+        of_link = "the link of island b comes and goes: it was lost again and again"
+        nothing = {"there_share": None, "changes": None, "within_ms": None, "until_unix_ms": NOW}
+        unsteady = [{**nothing, "from": "a", "to": "b", "there_share": 0.51, "changes": 50, "within_ms": 300000, "text": of_path}, {**nothing, "from": None, "to": "b", "text": of_link}]
+        listed = [{"id": "i-" + name, "name": name, "connected": True, "paths": [{"from": other, "passes": True, "why": ""}]} for name, other in (("a", "b"), ("b", "a"))]
+        Scripted.documents = documents_of({"unsteady": unsteady}, [island("a"), island("b")], [row(n, 5 / (n + 1), n * 20) for n in range(5)], islands_list=listed)
+        with chromium.Chromium() as browser:
+            browser.open(self.url + "/r/text")
+            browser.wait(f"[...document.querySelectorAll('.unsteady li')].map((line) => line.innerText).join('; ') === {json.dumps(of_path + '; ' + of_link)}")
+            browser.wait("[...document.querySelectorAll('.matrix td')].map((cell) => cell.innerText).join() === ',comes and goes: there 51 %,passes,'")
+            self.assertEqual(browser.value("document.querySelector('.matrix .oneway').title"), of_path)
+            Scripted.documents = documents_of({}, [island("a"), island("b")], [row(n, 5 / (n + 1), n * 20) for n in range(5)], islands_list=listed)
+            browser.wait("document.querySelector('.unsteady') === null")
             self.assertEqual(browser.faults(), [])
 
     def test_what_is_not_there_says_so(self):

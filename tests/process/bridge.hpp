@@ -69,7 +69,9 @@ class Bridge {
   static void cut(int island) { REQUIRE(sh("ip link set v" + std::to_string(island) + " down")); }
   static void join(int island) { REQUIRE(sh("ip link set v" + std::to_string(island) + " up")); }
   // Isolated islands reach everybody else, and not each other.
-  static void isolate(int island) { REQUIRE(sh("bridge link set dev v" + std::to_string(island) + " isolated on")); }
+  static void isolate(int island, bool isolated = true) {
+    REQUIRE(sh("bridge link set dev v" + std::to_string(island) + " isolated " + (isolated ? "on" : "off")));
+  }
   // What the island sends passes, and nothing comes to it: no packet is as small as the bucket.
   static void deafen(int island) { REQUIRE(sh("tc qdisc add dev v" + std::to_string(island) + " root tbf rate 8kbit burst 16b limit 1")); }
   static void undeafen(int island) { REQUIRE(sh("tc qdisc del dev v" + std::to_string(island) + " root")); }

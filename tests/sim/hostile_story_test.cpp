@@ -1,4 +1,5 @@
 // Stories of an island that lies to the coordinator.
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -389,4 +390,53 @@ TEST_CASE("an island whose memory changes what several others gave is named itse
   }
   finish(cluster);
   CHECK(quarantined(cluster) == std::vector<std::string>{"i0"});
+}
+
+namespace {
+
+// Nine islands in three groups and three columns: i8 has i2 and i5 beside it in its group, i6 and i7 in its column; i0 and i3 get from i6
+// what i6 gets from it, i1 and i4 from i7.
+Scenario on_two_levels() {
+  Scenario scenario = with_many_sums(9, 1, 40);
+  scenario.one_level_members = 3;
+  return scenario;
+}
+
+// Results differed, and only these two were named for it.
+bool only_these(const Cluster& cluster, const std::string& giver, const std::string& reader) {
+  const std::vector<std::string>& disputes = cluster.ledger().disputes;
+  return !disputes.empty() && std::ranges::all_of(disputes, [&](const std::string& text) {
+    return text.starts_with("what " + giver + " gave to round ") && text.find(" is another at " + reader + " than ") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("on two levels an island that gives another in its group or its column something else is named with it, and nobody is kept out") {
+  for (const std::size_t deceived : {2U, 6U}) {
+    INFO("i" << deceived);
+    Cluster cluster(on_two_levels());
+    deceive(cluster, {deceived});
+    finish(cluster);
+    CHECK(quarantined(cluster).empty());
+    CHECK(events(cluster, "island_quarantined") == 0);
+    CHECK(only_these(cluster, "i8", "i" + std::to_string(deceived)));
+    CHECK(events(cluster, "result_disputed") <= 4);
+    CHECK(cluster.ledger().runs.begin()->second.committed == Round(40));
+  }
+}
+
+TEST_CASE("on two levels an island that deceives all whom it gives something sums nothing any more, and they go on") {
+  Cluster cluster(on_two_levels());
+  deceive(cluster, {2, 5, 6, 7});
+  finish(cluster);
+  for (const std::string& name : quarantined(cluster)) {
+    CHECK(name == "i8");
+  }
+  for (const std::string& text : cluster.ledger().disputes) {
+    CHECK(text.starts_with("what i8 gave to round "));
+  }
+  CHECK(events(cluster, "result_disputed") >= 4);
+  CHECK(events(cluster, "result_disputed") <= 16);
+  CHECK(cluster.ledger().runs.begin()->second.committed == Round(40));
 }

@@ -86,6 +86,7 @@ void IslandHost::start() {
   std::vector<agent::StoredRun> stored = agent::stored_runs(runs());
   const std::uint64_t boot = (index_ + 1) * 1000 + ++boots_;
   agent::Identity identity{id_, name_, "test", boot, address_, "simulated", {}};
+  identity.trainers = {"own"};
   identity.generation = met_;
   // Every second island says where its state lies, and is believed at once when it comes back. The others are as agents that do not say.
   if ((cluster_.scenario().seed + index_) % 2 == 0) {

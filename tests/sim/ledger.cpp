@@ -37,6 +37,9 @@ void Ledger::apply(const std::vector<coordinator::Record>& records) {
             superseded = r;
           } else if constexpr (std::is_same_v<R, coordinator::EventRecord>) {
             ++events[r.kind];
+            if (r.kind == "result_disputed") {
+              disputes.push_back(r.text);
+            }
             trace(r);
           }
         },

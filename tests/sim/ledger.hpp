@@ -26,6 +26,7 @@ struct Ledger {
   std::map<std::tuple<RunId, std::uint32_t, IslandId, Round, Fate>, coordinator::DroppedRecord> dropped;
   std::map<RunId, coordinator::RemovedRecord> removed;
   std::map<std::string, std::size_t> events;  // by kind
+  std::vector<std::string> disputes;          // what those said that tell of results that differ
   Generation generation;
   std::optional<coordinator::Superseded> superseded;
 

@@ -341,6 +341,15 @@ Scenario draw_two_level_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+Scenario draw_own_trainer_scenario(std::uint64_t seed) {
+  Rng rng(seed, stream_of("own trainer"));
+  Scenario (*const kinds[])(std::uint64_t) = {draw_scenario, draw_free_scenario, draw_quorum_scenario, draw_buffer_scenario};
+  Scenario scenario = kinds[rng.below(4)](seed);
+  scenario.spec.trainer.name = "own";
+  scenario.nonfinite = rng.chance(0.7) ? 0.1 : 0.3;
+  return scenario;
+}
+
 Scenario draw_many_pairs_scenario(std::uint64_t seed) {
   Rng rng(seed, stream_of("many pairs"));
   Scenario scenario = draw_pair_scenario(seed);

@@ -55,6 +55,8 @@ Scenario draw_quorum_scenario(std::uint64_t seed);
 Scenario draw_buffer_scenario(std::uint64_t seed);
 // The same world, or one with a quorum, with more islands, whose exchanges have two levels from four members on.
 Scenario draw_two_level_scenario(std::uint64_t seed);
+// A world of any of these kinds, that of two levels aside, with trainers of one's own, which go back after what was not finite, often.
+Scenario draw_own_trainer_scenario(std::uint64_t seed);
 // Islands that meet in pairs, more of them, of which each dials the last few that it met.
 Scenario draw_many_pairs_scenario(std::uint64_t seed);
 // The same world, with a run of phases.

@@ -410,6 +410,75 @@ TEST_CASE("decide_attempt: of results that differ, one is named only by more oth
   }
 }
 
+namespace {
+
+// Nine on two levels: member i stands in group i % 3 and in column i / 3. It holds a digest of three strips, then of the shards of its own.
+AttemptInput nine_on_two_levels() {
+  AttemptInput input = disputing(9, {});
+  for (AttemptMember& member : input.members) {
+    const int column = static_cast<int>(&member - input.members.data()) / 3;
+    member.parts = {digest(10), digest(11), digest(12), digest(20 + 3 * column), digest(21 + 3 * column), digest(22 + 3 * column)};
+  }
+  return input;
+}
+
+// This member got something else in these places.
+void got_other(AttemptInput& input, std::size_t member, const std::vector<std::size_t>& at) {
+  for (const std::size_t place : at) {
+    input.members[member].parts[place] = digest(70 + static_cast<int>(place));
+  }
+  input.members[member].done = digest(7);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "decide_attempt: on two levels results that differ name who gave another in its group or column the part, and not whom that misled") {
+  AttemptInput input = nine_on_two_levels();
+  SECTION("in the group") {
+    got_other(input, 2, {2});
+    const AttemptDecision decision = decide_attempt(input);
+    CHECK(decision.left_out == std::vector{island(2)});
+    CHECK(decision.offences.empty());
+    CHECK(decision.disputes == std::vector{Dispute{island(2), island(8), {}}});
+  }
+  SECTION("in the column: what it got, island 6 gave on to 0 and 3") {
+    got_other(input, 6, {2, 5});
+    got_other(input, 0, {2});
+    got_other(input, 3, {2});
+    const AttemptDecision decision = decide_attempt(input);
+    CHECK(decision.left_out == std::vector{island(0), island(3), island(6)});
+    CHECK(decision.offences.empty());
+    CHECK(decision.disputes == std::vector{Dispute{island(6), island(8), {}}});
+  }
+  SECTION("to several at once: the one that is at odds with more sums nothing for a while") {
+    got_other(input, 2, {2});
+    got_other(input, 5, {2});
+    const AttemptDecision decision = decide_attempt(input);
+    CHECK(decision.offences.empty());
+    CHECK(decision.disputes == std::vector{Dispute{island(2), island(8), island(2)}, Dispute{island(5), island(8), island(5)}});
+  }
+  SECTION("who got the same and has another result") {
+    input.members[4].done = digest(7);
+    CHECK(offenders(decide_attempt(input)) == std::vector{island(4)});
+  }
+  SECTION("who gives its group another strip and says so, with the result of the others") {
+    got_other(input, 2, {2});
+    got_other(input, 5, {2});
+    input.members[8].parts[2] = digest(72);
+    const AttemptDecision decision = decide_attempt(input);
+    CHECK(offenders(decision) == std::vector{island(8)});
+    CHECK(decision.left_out == std::vector{island(2), island(5), island(8)});
+  }
+  SECTION("who says nothing of what it gave") {
+    got_other(input, 2, {2});
+    input.members[8].parts.clear();
+    const AttemptDecision decision = decide_attempt(input);
+    CHECK(decision.offences.empty());
+    CHECK(decision.disputes.front().giver == island(8));
+  }
+}
+
 TEST_CASE("decide_attempt waits for other accusers, then retries, after three bad attempts the most accused is left out") {
   AttemptInput input;
   input.planned = kStart;

@@ -86,6 +86,31 @@ struct Bench {
 
 }  // namespace
 
+TEST_CASE(
+    "what an earlier order to fetch missed is not fetched before it is known what lies on the disk, and the agent sleeps until then") {
+  Bench bench;
+  Assignment order = assignment(7, "experts/0");
+  order.inputs = {{"clustering", content(1, {IslandId("i-b")})}};
+  bench.say(order);
+  bench.feed(ContentOpened{RunId("r-1")});
+  CHECK(bench.all<FetchContent>().size() == 1);
+  // The run is given anew, with the fetch of before still under way: its folder is read once more.
+  bench.say(Release{RunId("r-1"), Code::cancelled, false, "the coordinator was started anew", Epoch(0), 0});
+  order.number = 8;
+  bench.say(order);
+  REQUIRE(bench.all<OpenContent>().size() == 1);
+  bench.feed(ContentMissed{RunId("r-1"), content(1).digest, 0, Error{Code::unavailable, "gone"}});
+  bench.wait(3s);
+  CHECK(bench.all<FetchContent>().empty());
+  CHECK(bench.core.next_deadline() > bench.now);
+
+  bench.feed(ContentOpened{RunId("r-1")});
+  CHECK(bench.all<FetchContent>().size() == 1);
+  bench.feed(ContentMissed{RunId("r-1"), content(1).digest, 0, Error{Code::unavailable, "gone"}});
+  bench.wait(3s);
+  CHECK(bench.all<FetchContent>().size() == 1);
+}
+
 TEST_CASE("an assignment is carried out: inputs are fetched, the task runs, is continued after a crash, and its result is said") {
   Bench bench;
   Assignment order = assignment(7, "experts/0");

@@ -163,7 +163,7 @@ struct Exchanged {
   double seconds = 0;
   IslandId slowest = {};       // whose pieces came last: the link that this island waited for; empty: it needed nobody's
   double arrived_seconds = 0;  // after the beginning of the exchange: when they had come
-  // Of what each member of the attempt gave to the result, in their order; an empty one: nothing. None on two levels.
+  // Of what each member gave to the result, in order; an empty one: nothing. On two levels of each strip, and of the shards of its own.
   std::vector<Digest> parts = {};
   friend bool operator==(const Exchanged&, const Exchanged&) = default;
 };

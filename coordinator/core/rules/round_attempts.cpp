@@ -119,7 +119,9 @@ void RoundRule::leave_out_differing(Run& run, Round number, const AttemptDecisio
           "what " + giver + " gave to round " + std::to_string(number.value) + " is another at " + reader + " than at " + giver +
               ": either " + giver + " gives one thing to some and another to others, or what " + reader + " holds or says is wrong. " +
               (named.empty() ? "Which of them it is cannot be told: neither is kept out for it" +
-                                   std::string(decision.accusers_needed ? ", and both sum nothing for the others for a while" : "")
+                                   (!decision.accusers_needed ? std::string()
+                                    : dispute.trusted.empty() ? ", and both sum nothing for the others for a while"
+                                                              : ", and the one that is at odds with more sums nothing for a while")
                              : "By what happened before it is " + list_of(islands_.names_of(named))),
           {Field{"round", static_cast<std::int64_t>(number.value)}});
   }

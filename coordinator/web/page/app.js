@@ -102,7 +102,7 @@ class RunPage {
     const [document, paths] = await Promise.all([ask(`${runPath(this.run)}/strips?from=${from}&to=${to}`), this.paths()]);
     this.stripSection.hidden = document.islands.length === 0;
     if (document.islands.length) this.strips.show(document, this.status.absences);
-    this.matrix.show(parts.matrix(document.links, paths));
+    this.matrix.show(parts.matrix(document.links, paths, this.status.run.unsteady));
   }
 
   // What the run's islands got from each other when they tried.

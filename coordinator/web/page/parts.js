@@ -38,6 +38,7 @@ export function head(document, rows, price) {
     el('div', { class: 'bar', role: 'progressbar', 'aria-valuenow': Math.round(part * 100), 'aria-valuemin': 0, 'aria-valuemax': 100, 'aria-label': phased ? 'Tasks done' : 'Rounds done' },
       el('div', { style: { width: `${(part * 100).toFixed(2)}%` } })),
     el('p', { class: 'quiet under' }, `${done} · ${run.strategy} · ${run.id}`),
+    run.unsteady?.length ? el('ul', { class: 'unsteady', 'aria-label': 'Paths that come and go' }, run.unsteady.map((path) => el('li', {}, path.text))) : null,
     el('dl', { class: 'facts' },
       left(run, rows, now, phased),
       phased ? null : fact('loss', loss(run.outer_loss), known(run.initial_loss) ? `${loss(run.initial_loss)} at the start` : null),
@@ -111,8 +112,8 @@ export const kMostInMatrix = 24;
 
 // Who sent to whom, and how fast: what exchanges brought, over the time from their beginning to the last piece. Where no exchange has shown
 // it, what was measured of the path, or whether data passed when the islands tried: `paths` has what each got from each. How far it is
-// stands beside it where an operator had it measured.
-export function matrix(links, paths) {
+// stands beside it where an operator had it measured. A path that comes and goes (`unsteady`) says how much of the time it is there.
+export function matrix(links, paths, unsteady = []) {
   const names = [...new Set([...links, ...paths].flatMap((link) => [link.from, link.to]))].sort();
   if (names.length < 2 || names.length > kMostInMatrix) return null;
   const tried = new Map(paths.map((path) => [`${path.from}\n${path.to}`, path]));
@@ -122,6 +123,8 @@ export function matrix(links, paths) {
     if (from === to) return el('td', { class: 'none' }, '');
     const value = rate.get(`${from}\n${to}`);
     const path = tried.get(`${from}\n${to}`);
+    const shaky = unsteady.find((one) => one.from === from && one.to === to);
+    if (shaky) return el('td', { class: 'oneway', title: shaky.text }, known(shaky.there_share) ? `comes and goes: there ${Math.round(100 * shaky.there_share)} %` : 'comes and goes');
     if (path && !path.passes) return el('td', { class: 'oneway', title: path.why }, 'does not pass');
     const measured = path?.measured;
     const far = measured?.round_trip_ms ? el('small', {}, ` ${measured.round_trip_ms.toFixed(measured.round_trip_ms < 10 ? 1 : 0)} ms`) : null;
