@@ -36,8 +36,8 @@ class Guards {
   // Something was rejected. The cause, if the island is to be kept out from now on.
   std::optional<std::string> offend(const IslandId& island, const std::string& what);
   // Two islands do not agree on what one of them gave to this round. Whom enough others have been at odds with by now, as giver or as
-  // reader; nobody: it cannot be told which of the two it is. Both sum nothing for others for a
-  // while, longer each time, but for one that is trusted.
+  // reader; nobody: it cannot be told which of the two it is. Both sum nothing for others for a while, longer each time; of the two one
+  // that is trusted goes on.
   std::vector<IslandId> dispute(const Dispute& dispute, Round round, std::optional<std::size_t> needed);
   // Who of an exchange sums (AttemptPlan::shares): as `shares` has it without those, unless nobody would be left.
   [[nodiscard]] std::vector<std::uint8_t> sums_in(Round round, const std::vector<IslandId>& members,
