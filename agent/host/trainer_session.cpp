@@ -68,7 +68,7 @@ TimePoint TrainerSession::next_check() const {
   if (stopping_) {
     check = std::min(check, *stopping_ + stop_patience());
   }
-  return has_time_to_start() ? std::min(check, started_ + order_.spec.trainer.start_within) : check;
+  return has_time_to_start() && !to_be_attached() ? std::min(check, started_ + order_.spec.trainer.start_within) : check;
 }
 
 std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {

@@ -15,7 +15,7 @@ import time
 import unittest
 
 from islands import (
-    ATOLL, HAS_TORCH, HERE, LAUNCHES, LINEAR, PATIENCE, PYTHON, SOURCE, Clusters, command_of, loop, needs_jax, needs_torch, saved, tensors_of,
+    ATOLL, HAS_TORCH, HERE, LAUNCHES, LINEAR, PATIENCE, PYTHON, SOURCE, Clusters, command_of, descendants, loop, needs_jax, needs_torch, saved, tensors_of,
 )  # fmt: skip
 
 import numpy
@@ -295,6 +295,22 @@ class Islands(Clusters):
                 program = subprocess.Popen([PYTHON, "-c", code])
                 self.assertEqual(self.completed(process)["run"]["state"], "completed")
                 self.assertEqual(program.wait(60), 0)
+
+    def test_an_agent_that_waits_for_a_program_to_join_costs_nothing_however_long(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = self.local(folder, "attach", {}, 20, islands=1, trainer="start_within = '1s'\n")
+            try:
+                socket = pathlib.Path(folder, "state/island-1/trainers/own")
+                self.wait_until(socket.exists)
+                (agent,) = [pid for pid in descendants(process.pid) if command_of(pid)[1:2] == ["agent"]]
+                ticks = lambda: sum(int(field) for field in pathlib.Path(f"/proc/{agent}/stat").read_text().rsplit(")")[1].split()[11:13])  # noqa: E731
+                time.sleep(1.5)  # past the time that it has to start once it has joined
+                before = ticks()
+                time.sleep(3)
+                self.assertLess((ticks() - before) / os.sysconf("SC_CLK_TCK"), 0.5)
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
 
     def test_plain_trainer_is_killed_and_goes_on(self):
         settings = {"size": 8, "samples": 4, "rate": 0.01, "pause": 0.03}
