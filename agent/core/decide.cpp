@@ -66,7 +66,7 @@ bool evaluation_due(Round round, Round last, std::uint32_t every) {
   return (every > 0 && round.value % every == 0) || round == Round(1) || round == last;
 }
 
-bool checkpoint_due(Round round, Round last, std::uint32_t every) {
+bool checkpoint_due(Round round, Round last, std::uint64_t every) {
   return round == last || (every > 0 && round.value > 0 && round.value % every == 0);
 }
 

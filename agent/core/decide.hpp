@@ -51,7 +51,7 @@ RestartDecision decide_restart(unsigned crashes, unsigned alike, unsigned limit,
 // What a trainer is asked for in a run's rounds.
 struct PlanSettings {
   std::uint32_t evaluate_every = 10;    // rounds; 0: the first and the last
-  std::uint32_t checkpoint_every = 10;  // rounds; 0: the last only
+  std::uint64_t checkpoint_every = 10;  // rounds; 0: the last only
   double alpha = 0;
   bool lockstep = false;  // payload gradient
 };
@@ -89,6 +89,6 @@ inline constexpr std::uint64_t kRoundsInFlight = 64;
 // The model is evaluated with the round: by the schedule, and with the first and the last.
 bool evaluation_due(Round round, Round last, std::uint32_t every);
 // A checkpoint of the round is due by the schedule.
-bool checkpoint_due(Round round, Round last, std::uint32_t every);
+bool checkpoint_due(Round round, Round last, std::uint64_t every);
 
 }  // namespace atl::agent

@@ -135,7 +135,7 @@ void Trainer::extend_plan(Round committed, const std::set<Round>& in_hand, const
     return;
   }
   const RunSpec& spec = terms_->spec;
-  const PlanSettings plan{spec.training.evaluate_every, spec.checkpoint.every_rounds, terms_->composition.merge_alpha,
+  const PlanSettings plan{spec.training.evaluate_every, rounds_between_checkpoints(spec), terms_->composition.merge_alpha,
                           orders_.returns_parameters};
   if (terms_->composition.whole_period()) {
     WholePlan whole = decide_whole_plan(*schedule_, {begun_with_, committed, planned_, until, in_hand, formed}, plan);

@@ -436,6 +436,7 @@ void Reading::settle_rounds() {
     report({"strategy", cut, schedule.error().why});
     return;
   }
+  file_.spec.model_rounds = schedule->fragments();
   if (file_.spec.strategy.group == Group::expert) {
     file_.spec.group_rounds = schedule->rounds();
     return;

@@ -485,7 +485,8 @@ const std::array kRowsOfStrategy = {
            .field = of<&RunSpec::checkpoint, &CheckpointSpec::every_rounds>,
            .least = 1,
            .most = 1e9,
-           .doc = "Number of rounds between two checkpoints. The last round always has one."},
+           .doc = "Number of rounds of the whole model between two checkpoints. With fragments that is so many rounds of each of them. "
+                  "The last round always has one."},
     RunKey{.section = "checkpoint",
            .name = "keep",
            .type = integer,

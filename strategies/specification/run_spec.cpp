@@ -112,6 +112,8 @@ Result<std::string> read_settings(const json& settings) {
   return text;
 }
 
+constexpr std::uint64_t kMostModelRounds = 100'000;  // fragments that a strategy may ask for, and one of embeddings
+
 }  // namespace
 
 std::string to_json(const RunSpec& spec) {
@@ -121,6 +123,9 @@ std::string to_json(const RunSpec& spec) {
   }
   document["rounds"] = spec.rounds;
   document["merge_rounds"] = spec.merge_rounds;
+  if (spec.model_rounds > 1) {
+    document["model_rounds"] = spec.model_rounds;
+  }
   if (spec.group_rounds > 0) {
     document["group_rounds"] = spec.group_rounds;
   }
@@ -162,6 +167,13 @@ Result<RunSpec> run_spec_from_json(std::string_view text) {
       return refuse("group_rounds is not a count of rounds");
     }
     spec.group_rounds = group->get<std::uint64_t>();
+    ++more;
+  }
+  if (const auto model = document.find("model_rounds"); model != document.end()) {
+    if (!model->is_number_unsigned() || model->get<std::uint64_t>() < 2 || model->get<std::uint64_t>() > kMostModelRounds) {
+      return refuse("model_rounds is not a count of rounds");
+    }
+    spec.model_rounds = model->get<std::uint64_t>();
     ++more;
   }
   if (const auto settings = document.find("trainer_settings"); settings != document.end()) {

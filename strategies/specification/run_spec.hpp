@@ -170,11 +170,17 @@ struct RunSpec {
   std::uint64_t rounds =
       0;  // of the whole run, or of a run of phases the tasks that train; computed from the schedule by the command line, not a key
   std::uint64_t merge_rounds = 0;  // the last of them: they merge all islands' outer parameters into one model
+  std::uint64_t model_rounds = 1;  // that synchronise the whole model once: one for each fragment; computed as `rounds` is
   std::uint64_t group_rounds =
       0;  // of a run of phases: rounds of an expert that several islands train; computed as `rounds` is; 0: none has several
   GroupWork work;
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
+
+// Rounds between two checkpoints: [checkpoint].every_rounds are of the whole model, and with fragments a round is of one of them.
+[[nodiscard]] inline std::uint64_t rounds_between_checkpoints(const RunSpec& spec) {
+  return spec.checkpoint.every_rounds * spec.model_rounds;
+}
 
 // The canonical JSON text of a spec, and back. Reading accepts exactly what writing produces: a missing or unknown key, a
 // wrong type or a number outside its bounds is invalid_argument naming the key. At most 1 MiB.

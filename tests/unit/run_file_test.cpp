@@ -130,6 +130,12 @@ TEST_CASE("streaming-diloco: the paper's parts, and rounds counted fragment by f
       parse_run_file(with("[strategy]\nname = \"streaming-diloco\"\ngrouping = \"balanced\"\nfragments = 7\n"), "run.toml");
   REQUIRE(balanced.valid());
   CHECK(balanced.spec.rounds == 70);
+  CHECK((file.spec.model_rounds == 3 && four.spec.model_rounds == 5 && balanced.spec.model_rounds == 7));
+  CHECK(rounds_between_checkpoints(four.spec) == 50);  // ten of each
+  CHECK(run_spec_from_json(to_json(four.spec)).value() == four.spec);
+  std::string other = to_json(file.spec);
+  other.replace(other.find("\"model_rounds\":3"), 16, "\"model_rounds\":1");
+  CHECK_FALSE(run_spec_from_json(other).has_value());
 }
 
 TEST_CASE("keys of very many parts are a mistake at their place, not a stack overflow") {

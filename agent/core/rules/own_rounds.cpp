@@ -17,7 +17,7 @@ void OwnStateRounds::on_exchanged(RoundInHand& round, const ExchangeDone& event)
     say(round);
     return;
   }
-  round.set_checkpoint(checkpoint_due(event.round, run->terms.last_trained(), run->terms.spec.checkpoint.every_rounds));
+  round.set_checkpoint(checkpoint_due(event.round, run->terms.last_trained(), rounds_between_checkpoints(run->terms.spec)));
   note_exchange(round, event);
   if (run->life.pause_after() && !run->life.standing() && event.round >= *run->life.pause_after()) {
     stand_after(event.round);

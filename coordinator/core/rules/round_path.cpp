@@ -502,7 +502,8 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
 
 // Every member is to write a checkpoint of this round.
 bool RoundRule::wants_checkpoint(const Run& run, Round number) const {
-  const bool due_round = run.spec.checkpoint.every_rounds > 0 && number.value % run.spec.checkpoint.every_rounds == 0;
+  const std::uint64_t every = rounds_between_checkpoints(run.spec);
+  const bool due_round = every > 0 && number.value % every == 0;
   const bool leaving = std::ranges::any_of(run.members, [&](const IslandId& id) { return islands_.leaving(id); });
   return due_round || leaving || run.life.pauses_after() == number || number.value >= run.spec.rounds;
 }
