@@ -23,11 +23,27 @@ void Checkpoints::write(WriteCheckpoint order, TimePoint now) {
   for (const auto& [kept, until] : read_until_) {
     order.needed.insert(kept);
   }
+  if (order.trainer_save == TrainerSave::going_on) {
+    trainer_saving_.insert(order.round);
+  }
   out_->effect(std::move(order));
+}
+
+void Checkpoints::end_trainer_state(Round round, bool saved) {
+  if (trainer_saving_.erase(round) > 0) {
+    out_->effect(EndTrainerState{terms_->id, round, saved});
+  }
+}
+
+void Checkpoints::lose_trainer() {
+  while (!trainer_saving_.empty()) {
+    end_trainer_state(*trainer_saving_.begin(), false);
+  }
 }
 
 void Checkpoints::on(const CheckpointWritten& event, std::optional<Round> stands_after, TimePoint now) {
   writing_.erase(event.round);
+  trainer_saving_.erase(event.round);
   if (lease_ && event.round < lease_from_ && stands_after != event.round) {
     return;  // begun before the results after it were kept: of no use to a joiner, and newer ones follow
   }
@@ -38,6 +54,7 @@ void Checkpoints::on(const CheckpointWritten& event, std::optional<Round> stands
 
 void Checkpoints::on(const CheckpointFailed& event) {
   writing_.erase(event.round);
+  trainer_saving_.erase(event.round);
   out_->send(Checkpointed{event.run, event.round, Digest{}, Digest{}, 0, event.error});
 }
 

@@ -35,6 +35,10 @@ class Checkpoints {
 
   // Asks for it (WriteCheckpoint), unless it is being written. What the order keeps is filled in here.
   void write(WriteCheckpoint order, TimePoint now);
+  // A trainer's state that one of them waits for lies there, or does not come.
+  void end_trainer_state(Round round, bool saved);
+  // The trainer is gone: none comes any more.
+  void lose_trainer();
   // It lies there and is said, unless it is of before the lease and of no other use. stands_after: of the run's pause.
   void on(const CheckpointWritten& event, std::optional<Round> stands_after, TimePoint now);
   void on(const CheckpointFailed& event);
@@ -69,6 +73,7 @@ class Checkpoints {
   bool copy_own_;
   Outbox* out_;
   std::set<Round> writing_;
+  std::set<Round> trainer_saving_;  // of those: the trainer writes its state still
   std::optional<Checkpointed> newest_;
   std::map<Round, TimePoint> read_until_;  // that somebody may be reading
   std::map<Round, std::vector<DataRange>> to_copy_;

@@ -14,6 +14,7 @@
 
 #include "agent/core/pending_round.hpp"
 #include "agent/core/readers.hpp"
+#include "agent/core/trainer_save.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/generation.hpp"
@@ -267,21 +268,27 @@ struct BeginCheckpoint {
   Round round;
   Digest digest;
 };
-// Finish the checkpoint of `round` that was begun, or write the outer state as one if it still is that of `round`; with `trainer_state` the
-// trainer has saved its own beside it. Removes all but the `keep` that were written last. A checkpoint of the round that exists and is
-// complete is enough. → CheckpointWritten or CheckpointFailed.
+// Finish the checkpoint of `round` that was begun, or write the outer state as one if it still is that of `round`; with `trainer_save` the
+// trainer has saved its own beside it, or does so still. Removes all but the `keep` that were written last. A checkpoint of the round that
+// exists and is complete is enough. → CheckpointWritten or CheckpointFailed.
 struct WriteCheckpoint {
   RunId run;
   Epoch epoch;
   Round round;
   Digest digest;
-  bool trainer_state = false;
+  TrainerSave trainer_save = TrainerSave::none;  // if it goes on, the checkpoint is completed after EndTrainerState
   Step step;
   std::uint64_t position = 0;
   std::uint32_t keep = 3;
   std::set<Round> needed = {};  // older ones that somebody may be reading: kept too
   std::uint32_t part = 0;       // of the data, where the trainer is at `position`
   Generation generation = {};   // of the coordinator by whose word the round is committed
+};
+// The trainer's state of a checkpoint that waits for it is there, or does not come.
+struct EndTrainerState {
+  RunId run;
+  Round round;
+  bool saved = false;
 };
 // A checkpoint that lies on the disk is to be copied to the run's store; nobody waits for it. A newer one of the run takes the place of one
 // that is not begun. → CopyEnded.
@@ -406,11 +413,12 @@ struct Exit {
   std::optional<Error> error;
 };
 
-using Effect = std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths,
-                            FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair,
-                            FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters,
-                            HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint, CopyCheckpoint, FetchCopy, LoadCheckpoint,
-                            CatchUpFromPeers, KeepResults, CloseRun, RemoveStored, OpenContent, FetchContent, AdoptContent, DropContent,
-                            StartTask, StopTask, Exit, FinishTrainer, SkipTrainer, TellTokens, DealData, RememberGeneration, Notice>;
+using Effect =
+    std::variant<StartTrainer, StopTrainer, LoadTrainer, PlanTrainer, GiveResult, OpenRun, AllowPeers, TryPaths, FormInitialState,
+                 FormContribution, PreparePair, MeetPartner, LeavePairs, HearOfPair, RenouncePair, FormMergeContribution,
+                 PostponeContribution, BeginExchange, CancelExchange, ApplyResult, OfferParameters, HandOver, AdoptParameters,
+                 BeginCheckpoint, WriteCheckpoint, EndTrainerState, CopyCheckpoint, FetchCopy, LoadCheckpoint, CatchUpFromPeers,
+                 KeepResults, CloseRun, RemoveStored, OpenContent, FetchContent, AdoptContent, DropContent, StartTask, StopTask, Exit,
+                 FinishTrainer, SkipTrainer, TellTokens, DealData, RememberGeneration, Notice>;
 
 }  // namespace atl::agent

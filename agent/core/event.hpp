@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/core/pending_round.hpp"
+#include "agent/core/trainer_save.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -99,9 +100,17 @@ struct TrainerMerged {
   Step step;
   std::uint64_t position = 0;
   double wait_seconds = 0;
-  double outer_loss = kNotMeasured;  // validation; NaN: not asked
-  bool saved = false;                // its own state lies in the directory that the order named
-  std::string save_error;            // or why not; empty: it was not asked
+  double outer_loss = kNotMeasured;      // validation; NaN: not asked
+  TrainerSave save = TrainerSave::none;  // in the directory that the order named; if it goes on, TrainerSaved says how it ended
+  std::string save_error;                // why there is none; empty: it was not asked
+};
+// The state that a trainer was saving lies in the directory of its order, or does not.
+struct TrainerSaved {
+  static constexpr Addressee kTo = Addressee::trainer;
+  RunId run;
+  std::uint64_t incarnation = 0;
+  Round round;
+  std::string error;  // empty: it lies there
 };
 // The validation loss of its present parameters; while it stands at step 0 those are the run's initial ones.
 struct TrainerEvaluated {
@@ -419,11 +428,11 @@ struct LeaveAsked {
 };
 
 using Event =
-    std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerEvaluated,
-                 TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed, ExchangeDone,
-                 ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersOffered, HandedOver, ParametersAdopted,
-                 CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke, TaskProgressed,
-                 TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathWatched, PathMeasured, Gauges,
-                 UplinkSet, CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
+    std::variant<LinkUp, LinkDown, FromCoordinator, TrainerReady, TrainerLoaded, TrainerPublished, TrainerMerged, TrainerSaved,
+                 TrainerEvaluated, TrainerProgress, TrainerSaid, TrainerExited, InitialState, ContributionFormed, ContributionFailed,
+                 ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersOffered, HandedOver,
+                 ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke,
+                 TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathWatched,
+                 PathMeasured, Gauges, UplinkSet, CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
 
 }  // namespace atl::agent

@@ -2,7 +2,8 @@
 // synced and named. With nobody to work beside it the engine does all of it at once.
 //
 //   BeginCheckpoint ─► the outer state's snapshot is being written ─┐
-//   WriteCheckpoint ─► sealed: nothing is added ────────────────────┴─► the folder is completed ─► it takes its name ─► CheckpointWritten
+//   WriteCheckpoint ─► sealed: nothing is added ────────────────────┤
+//   EndTrainerState, where the trainer saves beside its steps ──────┴─► the folder is completed ─► it takes its name ─► CheckpointWritten
 #include <algorithm>
 
 #include "agent/engine/sync_engine_state.hpp"
@@ -63,7 +64,8 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
   const Status begun = run.checkpoint_begun(order.round, order.digest);
   const std::vector<CheckpointMeta> stored = run.checkpoints().list();
   const auto same = std::find_if(stored.begin(), stored.end(), [&](const CheckpointMeta& meta) {
-    return meta.round == order.round && meta.digest == order.digest && (meta.has_trainer_state() || !order.trainer_state);
+    return meta.round == order.round && meta.digest == order.digest &&
+           (meta.has_trainer_state() || order.trainer_save != TrainerSave::done);
   });
   if (!begun && same != stored.end() && run.checkpoints().verify(order.round)) {
     serve_checkpoints(order.run, stored, run.checkpoints().folder());
@@ -86,7 +88,7 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
     return;
   }
   Result<SealedCheckpoint> sealed =
-      run.seal_checkpoint(order.round, order.epoch, order.trainer_state, order.step, {order.part, order.position});
+      run.seal_checkpoint(order.round, order.epoch, order.trainer_save != TrainerSave::none, order.step, {order.part, order.position});
   if (!sealed) {
     say_failed(order, sealed.error());
     return;
@@ -94,6 +96,26 @@ void SyncEngine::State::carry_out(const WriteCheckpoint& order) {
   sealed->meta.generation = order.generation;
   open->closing.push_back(ClosingCheckpoint{order, start, *std::move(sealed), nullptr});
   settle_checkpoints(*open);
+}
+
+void SyncEngine::State::carry_out(const EndTrainerState& order) {
+  OpenedRun* open = find(order.run);
+  if (open == nullptr) {
+    return;
+  }
+  for (ClosingCheckpoint& closing : open->closing) {
+    if (closing.order.round == order.round && closing.order.trainer_save == TrainerSave::going_on) {
+      end_trainer_state(*open, closing, order.saved);
+    }
+  }
+  settle_checkpoints(*open);
+}
+
+void SyncEngine::State::end_trainer_state(OpenedRun& open, ClosingCheckpoint& closing, bool saved) {
+  closing.order.trainer_save = saved ? TrainerSave::done : TrainerSave::none;
+  if (!saved) {
+    open.run->checkpoints().drop_trainer_state(closing.order.round);
+  }
 }
 
 // What was written meanwhile.
@@ -107,7 +129,7 @@ void SyncEngine::State::settle_checkpoints(OpenedRun& open) {
 bool SyncEngine::State::settle_checkpoint(OpenedRun& open, ClosingCheckpoint& closing) {
   if (!closing.folder) {
     const std::optional<Result<FileFacts>> outer = closing.sealed.outer->outcome();
-    if (!outer) {
+    if (!outer || (*outer && closing.order.trainer_save == TrainerSave::going_on)) {
       return false;
     }
     if (!*outer) {
@@ -149,6 +171,9 @@ void SyncEngine::State::complete_checkpoints(OpenedRun& open) {
   while (!open.closing.empty()) {
     ClosingCheckpoint& closing = open.closing.front();
     while (closing.sealed.outer->write_some()) {
+    }
+    if (closing.order.trainer_save == TrainerSave::going_on) {  // what it has written so far is of no use
+      end_trainer_state(open, closing, false);
     }
     settle_checkpoints(open);
     if (!open.closing.empty() && open.closing.front().folder) {

@@ -42,8 +42,8 @@ struct SetRelays {
 using EngineCommand = std::variant<OpenRun, AllowPeers, TryPaths, FormInitialState, FormContribution, PreparePair, MeetPartner, LeavePairs,
                                    HearOfPair, RenouncePair, FormMergeContribution, PostponeContribution, BeginExchange, CancelExchange,
                                    ApplyResult, OfferParameters, HandOver, AdoptParameters, BeginCheckpoint, WriteCheckpoint,
-                                   LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, RemoveStored, OpenContent, FetchContent,
-                                   AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink, SetRelays>;
+                                   EndTrainerState, LoadCheckpoint, CatchUpFromPeers, KeepResults, CloseRun, RemoveStored, OpenContent,
+                                   FetchContent, AdoptContent, DropContent, PrepareArena, FillArena, ServeStored, SetUplink, SetRelays>;
 
 struct ArenaPrepared {
   RunId run;

@@ -64,7 +64,7 @@ class CheckpointFolder {
   std::atomic<bool> completed_ = false;
 };
 
-// A checkpoint whose trainer has saved: it is being written.
+// A checkpoint to which nothing is added but what its trainer saves: it is being written.
 struct ClosingCheckpoint {
   WriteCheckpoint order;
   TimePoint since;
@@ -150,6 +150,7 @@ struct SyncEngine::State final : PieceReceiver {
   void carry_out(const AdoptParameters& order);
   void carry_out(const BeginCheckpoint& order);
   void carry_out(const WriteCheckpoint& order);
+  void carry_out(const EndTrainerState& order);
   void carry_out(const LoadCheckpoint& order);
   void carry_out(const CatchUpFromPeers& order);
   void carry_out(const KeepResults& order);
@@ -224,6 +225,8 @@ struct SyncEngine::State final : PieceReceiver {
   void settle_checkpoints(OpenedRun& open);
   bool settle_checkpoint(OpenedRun& open, ClosingCheckpoint& closing);
   void complete_checkpoints(OpenedRun& open);
+  // The trainer's state lies beside the outer one, or what there is of it goes.
+  void end_trainer_state(OpenedRun& open, ClosingCheckpoint& closing, bool saved);
   void say_written(const WriteCheckpoint& order, const CheckpointMeta& meta);
   void say_failed(const WriteCheckpoint& order, const Error& error);
 

@@ -299,8 +299,11 @@ void TrainerSession::hear(const island_link::Merged& message, std::vector<Sessio
   event.position = message.position;
   event.wait_seconds = message.wait_seconds;
   event.outer_loss = or_nan(message.validation_loss);
-  event.saved = message.saved;
+  event.save = message.saved ? TrainerSave::done : message.saving.value_or(false) ? TrainerSave::going_on : TrainerSave::none;
   event.save_error = message.save_error.value_or("");
+  if (event.save == TrainerSave::going_on) {
+    saving_[save_folder(event.round).text()] = event.round;
+  }
   out.push_back(Event(event));
   note_pause(event.round, event.fragment, message.step, message.wait_seconds);
   merge_wait_ += message.wait_seconds;
@@ -319,7 +322,11 @@ void TrainerSession::hear(const island_link::Loaded& message, std::vector<Sessio
   out.push_back(Event(TrainerLoaded{order_.run, order_.incarnation, Step(message.step), message.position}));
 }
 
-void TrainerSession::hear(const island_link::Saved&, std::vector<SessionOutput>&) {}
+void TrainerSession::hear(const island_link::Saved& message, std::vector<SessionOutput>& out) {
+  if (const auto saving = saving_.extract(message.directory)) {
+    out.push_back(Event(TrainerSaved{order_.run, order_.incarnation, saving.mapped(), message.error.value_or("")}));
+  }
+}
 
 void TrainerSession::hear(const island_link::Evaluated& message, std::vector<SessionOutput>& out) {
   out.push_back(Event(TrainerEvaluated{order_.run, order_.incarnation, Step(message.step), or_nan(message.loss)}));
@@ -421,6 +428,7 @@ island_link::Configure TrainerSession::configuration() const {
     resume.position = order_.position;
     message.resume = resume;
   }
+  message.saves_beside = true;
   return message;
 }
 

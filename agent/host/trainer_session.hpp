@@ -124,18 +124,19 @@ class TrainerSession {
   std::uint64_t parameters_ = 0;
   std::uint64_t first_position_ = 0;  // since it was started or loaded
   std::uint64_t last_position_ = 0;
-  std::uint64_t sequences_before_ = 0;  // trained on before it was loaded
-  TrainerProgress progress_;            // newest
-  LogLimit preparing_lines_{20};        // of the log: as fast as it likes it may say what it prepares
-  double merge_wait_ = 0;               // seconds that its merges waited
-  bool ready_ = false;                  // it stands where it was told to start
-  bool requested_ = false;              // publish_now or load is under way
-  bool finishes_ = false;               // it said so
-  bool announced_ = false;              // the core knows that it is ready
-  std::set<Round> to_publish_;          // ordered, not published yet
-  std::set<Round> waiting_for_;         // published, its result not given yet
-  TimePoint span_start_;                // of the steps that are under way
-  std::uint64_t span_step_ = 0;         // the step before the first of them
+  std::uint64_t sequences_before_ = 0;   // trained on before it was loaded
+  TrainerProgress progress_;             // newest
+  LogLimit preparing_lines_{20};         // of the log: as fast as it likes it may say what it prepares
+  double merge_wait_ = 0;                // seconds that its merges waited
+  std::map<std::string, Round> saving_;  // by folder: states that it writes beside its steps
+  bool ready_ = false;                   // it stands where it was told to start
+  bool requested_ = false;               // publish_now or load is under way
+  bool finishes_ = false;                // it said so
+  bool announced_ = false;               // the core knows that it is ready
+  std::set<Round> to_publish_;           // ordered, not published yet
+  std::set<Round> waiting_for_;          // published, its result not given yet
+  TimePoint span_start_;                 // of the steps that are under way
+  std::uint64_t span_step_ = 0;          // the step before the first of them
   std::optional<TimePoint> stopping_;
   RunEnd end_ = RunEnd::none;
   bool late_ = false;  // it had its time to finish

@@ -178,7 +178,7 @@ template <typename Visitor>
 void describe(Visitor& v, Of<Visitor, Merged>& m) {
   v("round", m.round), v("fragment", m.fragment), v("step", m.step), v("position", m.position);
   v("wait_seconds", m.wait_seconds), v("validation_loss", m.validation_loss), v("saved", m.saved);
-  v("save_error", m.save_error);
+  v("save_error", m.save_error), v("saving", m.saving);
 }
 
 template <typename Visitor>
@@ -235,6 +235,7 @@ void describe(Visitor& v, Of<Visitor, Configure>& m) {
     v("model", m.model);
   }
   v("training", m.training), v("payload", m.payload), v("diffusion", m.diffusion), v("work", m.work), v("resume", m.resume);
+  v("saves_beside", m.saves_beside);
 }
 
 template <typename Visitor>

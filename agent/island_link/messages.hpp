@@ -250,6 +250,7 @@ struct Merged {
   std::optional<double> validation_loss;
   bool saved = false;                     // the order's `save` was done
   std::optional<std::string> save_error;  // or why it was not; the trainer goes on
+  std::optional<bool> saving = {};        // it goes on beside the steps, and `saved` says how it ended
   friend bool operator==(const Merged&, const Merged&) = default;
 };
 
@@ -380,6 +381,7 @@ struct Configure {
   std::optional<Work> work;            // of one cluster of them: the model is this expert
   std::optional<Resume> resume;
   std::optional<OwnTrainer> trainer = {};  // instead of `model`
+  std::optional<bool> saves_beside = {};   // the agent understands Merged::saving
   friend bool operator==(const Configure&, const Configure&) = default;
 };
 

@@ -213,7 +213,7 @@ TEST_CASE("whole period: from a checkpoint with a round in flight a run comes to
     run.hand_over(Round(2), false);
     const auto saved = run.local_;  // in the trainers' own states
     for (auto& island : run.islands_.all) {
-      island->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(2), second, false, Step(30), 300, 3, {}});
+      island->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(2), second, TrainerSave::none, Step(30), 300, 3, {}});
       CHECK(island->answer<CheckpointWritten>().round == Round(2));
     }
     const std::vector<Digest> undisturbed = go_on(run, 3, Attempt(1));

@@ -276,7 +276,7 @@ TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run 
   island.engine->post(BeginCheckpoint{kRun, Round(3), third});
   train_and_form(6);  // on the way to the merge at which the trainer saves
   std::vector<Digest> undisturbed = {exchange_and_apply(4, 1)};
-  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), third, false, Step(40), 400, 3, {}});
+  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), third, TrainerSave::none, Step(40), 400, 3, {}});
   CHECK(island.answer<CheckpointWritten>().round == Round(3));
   for (std::uint64_t round = 5; round <= 10; ++round) {
     if (round >= 7) {

@@ -144,7 +144,7 @@ TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a
       Islands group(islands, 100'000, spec, 3);
       Island& source = *group.all[0];
       source.engine->post(KeepResults{kRun, true});
-      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, false, Step(0), 0, 3});
+      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, TrainerSave::none, Step(0), 0, 3});
       const CheckpointWritten written = source.answer<CheckpointWritten>();
       // Island i moves every value i of the islands' number apart, by i + 1: the directions are at right angles.
       BeginExchange order = group.exchange(Round(1), Attempt(1), std::vector<std::uint64_t>(group.all.size(), 100));
@@ -186,8 +186,8 @@ TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a
       const CatchUp catch_up{kRun, Epoch(1), Round(0), written.file, written.file_bytes, Round(1), digest, {source.member}};
       joiner.engine->post(CatchUpFromPeers{catch_up, false, Round(0), Digest()});
       CHECK(joiner.answer<CatchUpDone>().digest == digest);
-      joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, false, Step(1), 1, 3});
-      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, false, Step(1), 1, 3});
+      joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, TrainerSave::none, Step(1), 1, 3});
+      source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), digest, TrainerSave::none, Step(1), 1, 3});
       CHECK(joiner.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
     }
   }
@@ -300,13 +300,13 @@ TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, o
   group.whole_round(Round(1));
   Island& source = *group.all[0];
   source.engine->post(KeepResults{kRun, true});
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, false, Step(10), 100, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, TrainerSave::none, Step(10), 100, 3});
   const CheckpointWritten written = source.answer<CheckpointWritten>();
   const Digest at_one = group.digest;
   for (const Round later : {Round(2), Round(3)}) {  // which may not push out what a joiner was told of
     group.whole_round(later);
     source.engine->post(
-        WriteCheckpoint{kRun, Epoch(1), later, group.digest, false, Step(10 * later.value), 100 * later.value, 1, {Round(1)}});
+        WriteCheckpoint{kRun, Epoch(1), later, group.digest, TrainerSave::none, Step(10 * later.value), 100 * later.value, 1, {Round(1)}});
     CHECK(source.answer<CheckpointWritten>().round == later);
   }
 
@@ -323,16 +323,49 @@ TEST_CASE("sync engine: a joiner copies a checkpoint and the results after it, o
   const CatchUpDone done = joiner.answer<CatchUpDone>();
   CHECK(done.round == Round(3));
   CHECK(done.digest == group.digest);
-  joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(30), 300, 3});
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
+  joiner.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, TrainerSave::none, Step(30), 300, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, TrainerSave::none, Step(31), 301, 3});
   CHECK(joiner.answer<CheckpointWritten>().file == source.answer<CheckpointWritten>().file);
 
   // Back at round 1, from the own checkpoint: only the results are fetched.
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
-  group.all[1]->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, false, Step(31), 301, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, TrainerSave::none, Step(31), 301, 3});
+  group.all[1]->engine->post(WriteCheckpoint{kRun, Epoch(1), Round(3), group.digest, TrainerSave::none, Step(31), 301, 3});
   group.all[1]->answer<CheckpointWritten>();
   source.engine->post(LoadCheckpoint{kRun, Round(1), at_one});
   CHECK(source.answer<CheckpointLoaded>().digest == at_one);
+}
+
+TEST_CASE("sync engine: a checkpoint waits for what its trainer writes beside its steps, and does without it where that does not come") {
+  Islands group(1, 1'000, spec_of());
+  Island& island = *group.all[0];
+  const std::filesystem::path checkpoints = island.folder.path() / "runs" / kRun.text / "checkpoints";
+  const auto begin = [&](Round round) {
+    group.whole_round(round);
+    island.engine->post(WriteCheckpoint{kRun, Epoch(1), round, group.digest, TrainerSave::going_on, Step(10), 100, 9});
+    const std::filesystem::path partial = checkpoints / ("." + std::to_string(round.value) + ".partial");
+    std::filesystem::create_directories(partial / "trainer.writing");
+    std::ofstream(partial / "trainer.writing" / "state") << "half of it";
+    return partial;
+  };
+  const std::filesystem::path first = begin(Round(1));
+  group.whole_round(Round(2));  // the engine goes on
+  std::filesystem::rename(first / "trainer.writing", first / "trainer");
+  island.engine->post(EndTrainerState{kRun, Round(1), true});
+  const CheckpointWritten whole = island.answer<CheckpointWritten>();
+  CHECK((whole.round == Round(1) && whole.trainer_state));
+  CHECK(std::filesystem::exists(checkpoints / "1" / "trainer" / "state"));
+
+  begin(Round(3));
+  island.engine->post(EndTrainerState{kRun, Round(3), false});
+  const CheckpointWritten without = island.answer<CheckpointWritten>();
+  CHECK((without.round == Round(3) && !without.trainer_state));
+  CHECK_FALSE(std::filesystem::exists(checkpoints / "3" / "trainer.writing"));
+
+  begin(Round(4));
+  island.engine->post(LoadCheckpoint{kRun, Round(1), whole.digest});  // its folder becomes somebody else's
+  const CheckpointWritten cut = island.answer<CheckpointWritten>();
+  CHECK((cut.round == Round(4) && !cut.trainer_state));
+  CHECK(island.answer<CheckpointLoaded>().round == Round(1));
 }
 
 TEST_CASE("sync engine: a joiner that hears of a commit before its sources do copies nothing twice, and waits for the result") {
@@ -340,7 +373,7 @@ TEST_CASE("sync engine: a joiner that hears of a commit before its sources do co
   group.whole_round(Round(1));
   Island& source = *group.all[0];
   source.engine->post(KeepResults{kRun, true});
-  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, false, Step(10), 100, 3});
+  source.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(1), group.digest, TrainerSave::none, Step(10), 100, 3});
   const CheckpointWritten written = source.answer<CheckpointWritten>();
   for (auto& island : group.all) {
     island->contribute(Round(2), 1.0F / 1024.0F);
@@ -379,7 +412,7 @@ TEST_CASE("sync engine: a momentum in bf16 halves its part of checkpoints and co
   Islands group(2, 300'000, spec);
   Islands plain(2, 300'000, spec_of());
   const auto write = [](Island& island, Round round, const Digest& digest) {
-    island.engine->post(WriteCheckpoint{kRun, Epoch(1), round, digest, false, Step(10), 100, 3});
+    island.engine->post(WriteCheckpoint{kRun, Epoch(1), round, digest, TrainerSave::none, Step(10), 100, 3});
     return island.answer<CheckpointWritten>();
   };
   group.whole_round(Round(1));
@@ -453,7 +486,7 @@ TEST_CASE("sync engine: what ended long ago by the coordinator's clock and not b
 TEST_CASE("sync engine: a checkpoint with a flipped bit is refused and says so") {
   Islands group(1, 5'000, spec_of());
   Island& island = *group.all[0];
-  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, false, Step(0), 0, 3});
+  island.engine->post(WriteCheckpoint{kRun, Epoch(1), Round(0), group.digest, TrainerSave::none, Step(0), 0, 3});
   island.answer<CheckpointWritten>();
   const auto file = island.folder.path() / "runs" / kRun.text / "checkpoints" / "0" / kOuterFile;
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);

@@ -13,7 +13,7 @@ PATIENCE = 200  # seconds for a message; importing PyTorch takes long on a busy 
 
 
 class FakeAgent:
-    def __init__(self, command, settings=None, payload="parameters", resume=None, environment=None, steps=100):
+    def __init__(self, command, settings=None, payload="parameters", resume=None, environment=None, steps=100, beside=False):
         self.folder = tempfile.mkdtemp()
         self.metrics = {}  # the newest that it said, by name
         path = os.path.join(self.folder, "link")
@@ -31,7 +31,7 @@ class FakeAgent:
         self.link.send(
             "configure", run="r-1", island="a", seed=1, training=training, payload=payload, resume=resume,
             trainer={"name": "x", "ranks": 0, "tokens_per_sample": 2, "settings": settings or {}},
-            data={"files": [], "format": "bytes", "validation_fraction": 0.05, "part": 0, "parts": 2},
+            data={"files": [], "format": "bytes", "validation_fraction": 0.05, "part": 0, "parts": 2}, saves_beside=beside,
         )  # fmt: skip
 
     def text(self):

@@ -21,6 +21,7 @@ from islands import (
 import numpy
 from fake_agent import FakeAgent
 from pieces import Pieces  # noqa: F401
+from saves import Saves  # noqa: F401
 from true_loops import TrueLoops
 from without_agent import WithoutAgent  # noqa: F401
 

@@ -387,7 +387,7 @@ class EngineWorld {
   void write_checkpoint(EngineIsland& island) {
     island.disk->set_full(rng_.chance(0.1));
     island.tell(BeginCheckpoint{kRun, committed_, digests_.at(committed_)});
-    island.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), false, Step(committed_.value), 0, 2});
+    island.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), TrainerSave::none, Step(committed_.value), 0, 2});
     island.disk->set_full(false);
     island.heard.clear();
     if (rng_.chance(0.1)) {  // a bad sector, in a checkpoint or in a result that is kept for others
@@ -430,7 +430,7 @@ class EngineWorld {
       order.order.sources.push_back(source->member);
     }
     EngineIsland& first = *active().front();
-    first.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), false, Step(committed_.value), 0, 2});
+    first.tell(WriteCheckpoint{kRun, epoch_, committed_, digests_.at(committed_), TrainerSave::none, Step(committed_.value), 0, 2});
     std::optional<CheckpointWritten> written;
     if (!run_until([&] {
           do {  // older ones first

@@ -53,6 +53,7 @@ struct Trainer {
   DataShare share;
   std::optional<agent::StartTrainer> starting;  // until the arena is prepared
   std::optional<agent::LoadTrainer> loading;    // until the arena is filled
+  TimePoint saving_until{};                     // it writes its state beside its steps
 };
 
 struct TaskInHand {
@@ -193,7 +194,8 @@ class IslandHost {
   void take_result(const agent::MergeOrder& order);
   void begin_step();
   void inner_step();
-  [[nodiscard]] std::optional<std::string> save_trainer(Round round);  // or why not
+  [[nodiscard]] std::optional<std::string> save_trainer(Round round, const TrainerState& state);  // or why not
+  void save_beside(Round round);
   [[nodiscard]] std::optional<TrainerState> saved_trainer(const RunId& run, Round round) const;
   [[nodiscard]] bool gradients() const { return process_->composition.payload == PayloadKind::gradient; }
   [[nodiscard]] std::span<float> in_arena(std::uint32_t fragment) const;

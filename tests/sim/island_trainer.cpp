@@ -120,7 +120,7 @@ void IslandHost::trainer_is_ready(const agent::StartTrainer& effect) {
 }
 
 // Its state goes beside what the engine has written of the same checkpoint already.
-std::optional<std::string> IslandHost::save_trainer(Round round) {
+std::optional<std::string> IslandHost::save_trainer(Round round, const TrainerState& state) {
   const DiskPath partial = runs() / process_->run.text / "checkpoints" / ("." + std::to_string(round.value) + ".partial");
   const DiskPath folder = partial / kTrainerFolder;
   Status saved = folder.make_folders();
@@ -132,8 +132,24 @@ std::optional<std::string> IslandHost::save_trainer(Round round) {
   if (!saved) {
     return saved.error().why;
   }
-  saved_.push_back(process_->trainer.state);
+  saved_.push_back(state);
   return std::nullopt;
+}
+
+// What is saved is the state of this moment, and it is written one after the other. An agent that ends meanwhile, or a trainer, leaves
+// none.
+void IslandHost::save_beside(Round round) {
+  Trainer& trainer = process_->trainer;
+  Rng rng(cluster_.scenario().seed, stream_of("save", round.value * 1000 + index_));
+  const auto most = std::chrono::duration_cast<milliseconds>(cluster_.scenario().saving).count();
+  const Duration takes = milliseconds(1 + rng.below(static_cast<std::uint64_t>(most)));
+  trainer.saving_until = std::max(trainer.saving_until, cluster_.timeline().now()) + takes;
+  cluster_.timeline().at(trainer.saving_until, [this, boot = process_->boot, incarnation = trainer.incarnation, round,
+                                                state = trainer.state, run = process_->run] {
+    if (process_ && process_->boot == boot && process_->trainer.incarnation == incarnation && process_->trainer.up) {
+      feed(agent::TrainerSaved{run, incarnation, round, save_trainer(round, state).value_or("")});
+    }
+  });
 }
 
 std::optional<TrainerState> IslandHost::saved_trainer(const RunId& run, Round round) const {
@@ -327,10 +343,16 @@ void IslandHost::take_result(const agent::MergeOrder& order) {
   ++results_taken_;
   checkers(process_->run).merged(id_, order.round, trainer.state.step, trainer.stood_at);
   agent::TrainerMerged event{
-      process_->run, trainer.incarnation, order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0, 1.0, false, ""};
+      process_->run, trainer.incarnation,      order.round, order.fragment, trainer.state.step, trainer.state.position, 0.0,
+      1.0,           agent::TrainerSave::none, ""};
   if (order.save || trainer.last == order.round) {
-    event.save_error = save_trainer(order.round).value_or("");
-    event.saved = event.save_error.empty();
+    if (cluster_.scenario().saving > Duration(0) && !gradients()) {
+      event.save = agent::TrainerSave::going_on;
+      save_beside(order.round);
+    } else {
+      event.save_error = save_trainer(order.round, trainer.state).value_or("");
+      event.save = event.save_error.empty() ? agent::TrainerSave::done : agent::TrainerSave::none;
+    }
   }
   feed(event);
 }

@@ -145,6 +145,15 @@ bool dies_with_rounds_in_flight(Scenario scenario, std::uint64_t seed, std::size
   return true;
 }
 
+// Of which the first island has checkpoints.
+std::vector<std::uint64_t> rounds_of(Cluster& cluster) {
+  std::vector<std::uint64_t> rounds;
+  for (const agent::StoredCheckpoint& checkpoint : cluster.host(0).stored(cluster.run_id())) {
+    rounds.push_back(checkpoint.round.value);
+  }
+  return rounds;
+}
+
 }  // namespace
 
 TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoints, a run comes to the digests of one that never stopped") {
@@ -154,6 +163,40 @@ TEST_CASE("overlap: killed with rounds in flight and gone on from the checkpoint
     killed = dies_with_rounds_in_flight(streaming(3, 3), seed, 2);
   }
   REQUIRE(killed);
+}
+
+TEST_CASE("overlap: the same where trainers write their states beside the steps") {
+  bool killed = false;
+  for (std::uint64_t seed = 5; seed <= 64 && !killed; ++seed) {
+    Scenario scenario = streaming(3, 3);
+    scenario.saving = 300ms;
+    killed = dies_with_rounds_in_flight(scenario, seed, 2);
+  }
+  REQUIRE(killed);
+}
+
+TEST_CASE("overlap: rounds go on while a trainer writes its state, and one that dies meanwhile leaves the checkpoint before") {
+  Scenario scenario = streaming(2, 2);
+  scenario.saving = minutes(10);
+  scenario.spec.checkpoint.keep = 100;
+  Cluster cluster(scenario);
+  cluster.start();
+  REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));  // 3 is being written
+  cluster.host(0).crash_trainer();
+  cluster.run_for(1s);
+  CHECK(rounds_of(cluster) == std::vector<std::uint64_t>{0, 3, 6, 9});
+  CHECK_FALSE(cluster.host(0).stored(cluster.run_id()).back().trainer_state);
+}
+
+TEST_CASE("overlap: the interval of checkpoints is of rounds of the whole model") {
+  Scenario scenario = streaming(2, 2);
+  scenario.spec.model_rounds = 3;
+  scenario.spec.checkpoint.every_rounds = 2;
+  scenario.spec.checkpoint.keep = 100;
+  Cluster cluster(scenario);
+  cluster.start();
+  finish(cluster);
+  CHECK(rounds_of(cluster) == std::vector<std::uint64_t>{0, 6, 12, 18, 22});
 }
 
 TEST_CASE("whole period: killed and gone on from the checkpoints, a run comes to the digests of one that never stopped") {

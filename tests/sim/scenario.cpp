@@ -116,6 +116,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   const Result<Composition> composition = compose(spec.strategy);
   ATOLL_CHECK(composition.has_value(), composition.error().why);
   spec.rounds = schedule_of_spec(spec).rounds();
+  spec.model_rounds = schedule_of_spec(spec).fragments();
   scenario.loss = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
   scenario.duplication = rng.chance(0.5) ? rng.uniform() * 0.2 : 0;
   scenario.replay = rng.chance(0.5) ? rng.uniform() * 0.1 : 0;
@@ -128,6 +129,8 @@ Scenario draw_scenario(std::uint64_t seed) {
   scenario.coordinator_faults = rng.chance(0.7);
   scenario.agent_faults = rng.chance(0.8);
   scenario.partitions = rng.chance(0.7);
+  Rng saves(seed, stream_of("saves"));
+  scenario.saving = std::chrono::milliseconds(saves.chance(0.5) ? 1 + saves.below(3000) : 0);
   return scenario;
 }
 
@@ -219,6 +222,7 @@ Scenario draw_free_scenario(std::uint64_t seed) {
   }
   spec.training.steps = strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.rounds = schedule_of_spec(spec).rounds();
+  spec.model_rounds = schedule_of_spec(spec).fragments();
   return scenario;
 }
 
@@ -249,6 +253,7 @@ Scenario draw_quorum_scenario(std::uint64_t seed) {
   spec.islands.straggler_factor = 0;
   spec.training.steps = strategy.inner_steps * (4 + rng.below(10)) + rng.below(2);
   spec.rounds = schedule_of_spec(spec).rounds();
+  spec.model_rounds = schedule_of_spec(spec).fragments();
   scenario.step_lag = std::chrono::milliseconds(rng.below(rng.chance(0.5) ? 40 : 400));
   return scenario;
 }

@@ -25,6 +25,7 @@ struct Scenario {
   double nonfinite = 0;                               // of a contribution
   double exploding = 0;                               // of a contribution: a thousand times its size
   double broken_disk = 0;                             // of a checkpoint: cannot be written
+  Duration saving{};                                  // how long a trainer writes its state beside its steps, at most; 0: it stands still
   double lost_disks = 0;                              // of a killed agent: its island's disk is lost with it
   bool coordinator_faults = true;
   bool agent_faults = true;

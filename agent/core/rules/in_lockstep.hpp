@@ -21,7 +21,7 @@ class InLockstep final : public Base {
   void miss_merge(Round round) override {
     this->lose_state("the trainer ended before it took the step of round " + std::to_string(round.value));
   }
-  void take_merge(const TrainerMerged& event) override { this->run->rounds.adopt(event.round, event.saved); }
+  void take_merge(const TrainerMerged& event) override { this->run->rounds.adopt(event.round, event.save == TrainerSave::done); }
   void on_merged() override {
     const CommittedState& outer = this->run->outer;
     Checkpoints& checkpoints = this->run->checkpoints;

@@ -199,7 +199,7 @@ void QuorumRounds::hand_result(const RoundInHand& round, const ResultApplied& ev
     const bool waited_for = !round.receives() && round.published_as() == event.round;
     adopt(event.round, fragment, waited_for ? run->trainer.step_of(event.round) : Step(0));
   } else {
-    merged(event.round, false);
+    merged(event.round, TrainerSave::none);
   }
   if (!closed()) {
     form_anew(fragment, event);

@@ -258,7 +258,7 @@ void Rule::on_engine(const ResultApplied& event) {
     give_up(with_context(*event.error, "the outer step of round " + std::to_string(event.round.value)));
     return;
   }
-  const bool due = checkpoint_due(event.round, run->terms.last(), run->terms.spec.checkpoint.every_rounds);
+  const bool due = checkpoint_due(event.round, run->terms.last(), rounds_between_checkpoints(run->terms.spec));
   const bool checkpoint = due || run->rounds.find(event.round)->checkpoint();
   const RoundInHand round = run->rounds.take_applied(event.round, checkpoint);
   run->outer.advance(event.round, round.exchanged().digest, counted_to(round));
@@ -305,7 +305,7 @@ void Rule::on_engine(const HandedOver& event) {
   if (event.error) {
     give_up(with_context(*event.error, "what the trainer goes on from after round " + std::to_string(event.round.value)));
   } else if (!run->trainer.give(event.round, event.fragment)) {
-    merged(event.round, false);
+    merged(event.round, TrainerSave::none);
   }
 }
 
@@ -321,8 +321,7 @@ void Rule::on_trainer(const TrainerMerged& event) {
   said.metrics = run->trainer.take_metrics();
   send(std::move(said));
   if (!event.save_error.empty()) {
-    tell("warning", "trainer_state_not_saved",
-         "the trainer could not save its state at round " + std::to_string(event.round.value) + ": " + event.save_error);
+    tell_not_saved(event.round, event.save_error);
   }
   if (run->rounds.find_merging(event.round) != nullptr) {
     take_merge(event);
@@ -338,17 +337,17 @@ void Rule::on_engine(const ParametersAdopted& event) {
     lose_state(with_context(*event.error, "the parameters after round " + std::to_string(event.round.value)).why);
     return;
   }
-  merged(event.round, merging->saved);
+  merged(event.round, merging->saved ? TrainerSave::done : TrainerSave::none);
 }
 
 // The trainer has taken a round's result, or will not any more.
-void Rule::merged(Round round, bool saved) {
+void Rule::merged(Round round, TrainerSave save) {
   const Merging merging = run->rounds.take_merging(round);
   if (merging.checkpoint) {
     for (const Merging& older : run->rounds.overtaken(round)) {  // in their order: the newest ones are kept
-      finish_checkpoint(older.round, older.digest, false);
+      finish_checkpoint(older.round, older.digest, TrainerSave::none);
     }
-    finish_checkpoint(round, merging.digest, saved);
+    finish_checkpoint(round, merging.digest, save);
   }
   on_merged();
   finish_if_done();

@@ -72,7 +72,9 @@ class Rule {
   void on_cut(const Cut& message);
   void on_trainer(const TrainerReady& event);
   void on_trainer(const TrainerLoaded& event);
+  void on_trainer(const TrainerSaved& event);
   void on_trainer(const TrainerEvaluated& event);
+  void tell_not_saved(Round round, const std::string& why);
   void on_trainer(const TrainerProgress& event);
   void on_trainer(const TrainerSaid& event);
   void on_trainer(const TrainerExited& event);
@@ -161,12 +163,12 @@ class Rule {
   virtual void begin_checkpoint(Round round);
   virtual void hand_result(const RoundInHand& round, const ResultApplied& event);
   // The trainer, which had to merge this round, ended meanwhile.
-  virtual void miss_merge(Round round) { merged(round, false); }
+  virtual void miss_merge(Round round) { merged(round, TrainerSave::none); }
   // It was told to merge this round, and still is.
   [[nodiscard]] virtual bool expects(const TrainerMerged&) { return true; }
-  virtual void take_merge(const TrainerMerged& event) { merged(event.round, event.saved); }
+  virtual void take_merge(const TrainerMerged& event) { merged(event.round, event.save); }
   // The trainer has taken a round's result, or will not any more.
-  void merged(Round round, bool saved);
+  void merged(Round round, TrainerSave save);
   virtual void on_merged() {}
 
   // ---- the trainer
@@ -239,7 +241,7 @@ class Rule {
   [[nodiscard]] bool lose_trainer(const TrainerExited& event);
   void go_back(const std::string& why);
   void take_failure(Round round, Error error);
-  void finish_checkpoint(Round round, const Digest& digest, bool trainer_state);
+  void finish_checkpoint(Round round, const Digest& digest, TrainerSave save);
   void deal(const DataShare& share);
 };
 

@@ -30,15 +30,15 @@ void Rule::on_offer(const Offer& message) {
   }
 }
 
-void Rule::write_checkpoint() { finish_checkpoint(run->outer.committed(), run->outer.digest(), false); }
+void Rule::write_checkpoint() { finish_checkpoint(run->outer.committed(), run->outer.digest(), TrainerSave::none); }
 
-void Rule::finish_checkpoint(Round round, const Digest& digest, bool trainer_state) {
+void Rule::finish_checkpoint(Round round, const Digest& digest, TrainerSave save) {
   WriteCheckpoint order;
   order.run = run->terms.id;
   order.epoch = run->members.epoch();
   order.round = round;
   order.digest = digest;
-  order.trainer_state = trainer_state;
+  order.trainer_save = save;
   order.step = run->trainer.step_of(round);
   order.position = run->trainer.position();
   order.part = run->members.part();

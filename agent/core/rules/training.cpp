@@ -107,6 +107,17 @@ void Rule::on_trainer(const TrainerReady& event) {
 
 void Rule::on_trainer(const TrainerLoaded& event) { run->trainer.on(event, run->outer.committed()); }
 
+void Rule::on_trainer(const TrainerSaved& event) {
+  if (!event.error.empty()) {
+    tell_not_saved(event.round, event.error);
+  }
+  run->checkpoints.end_trainer_state(event.round, event.error.empty());
+}
+
+void Rule::tell_not_saved(Round round, const std::string& why) {
+  tell("warning", "trainer_state_not_saved", "the trainer could not save its state at round " + std::to_string(round.value) + ": " + why);
+}
+
 void Rule::on_trainer(const TrainerEvaluated& event) {
   if (event.step == Step(0) && !std::isnan(event.loss)) {
     send(Merged{run->terms.id, Round(0), Step(0), event.loss, std::numeric_limits<double>::quiet_NaN(), 0.0});
@@ -157,6 +168,7 @@ void Rule::go_back(const std::string& why) {
 // It is gone. True: it is wanted again.
 bool Rule::lose_trainer(const TrainerExited& event) {
   run->trainer.on(event);
+  run->checkpoints.lose_trainer();
   if (run->life.ended()) {
     return false;
   }
@@ -165,7 +177,8 @@ bool Rule::lose_trainer(const TrainerExited& event) {
     lose_state("the trainer ended before it took the step of round " + std::to_string(run->rounds.oldest_merging().round.value));
   }
   while (run->rounds.merging() && !stepped) {
-    merged(run->rounds.oldest_merging().round, false);  // the outer state is whole; the trainer's own is that of an older checkpoint
+    merged(run->rounds.oldest_merging().round,
+           TrainerSave::none);  // the outer state is whole; the trainer's own is that of an older checkpoint
     if (closed()) {
       return false;  // it was only waited for before leaving
     }

@@ -146,7 +146,7 @@ Result<Answer> answer_of(const atoll_answer* given) {
   if (given == nullptr) {
     return Error{Code::invalid_argument, "an answer is NULL"};
   }
-  if (given->answered < ATOLL_WHOLE || given->answered > ATOLL_ENDED) {
+  if (given->answered < ATOLL_WHOLE || given->answered > ATOLL_SAVED) {
     return Error{Code::invalid_argument, "an answer's `answered` is " + std::to_string(given->answered)};
   }
   Answer answer;

@@ -107,11 +107,13 @@ typedef struct {
   double value;
 } atoll_metric;
 
-/* Which part of an order is answered. A copy between a GPU and the arena, and numbers that a GPU computes, may go on beside the steps. */
+/* Which part of an order is answered. Copies between a GPU and the arena, numbers that a GPU computes, and saves may go on beside the steps. */
 enum {
   ATOLL_WHOLE = 0, /* it is done */
-  ATOLL_BEGUN = 1, /* of copies (WRITE, FETCH, MERGE, …) and REPORT: it goes on; the next order may be asked for */
-  ATOLL_ENDED = 2  /* the oldest order that was begun has ended; this is its answer, whatever order is in hand */
+  ATOLL_BEGUN = 1, /* of copies (WRITE, FETCH, MERGE, …) and REPORT: it goes on; the next order may be asked for. Of SAVE where the configuration
+                      has `saves_beside` and its payload is parameters: the state of this moment is in hand, and is written beside the steps */
+  ATOLL_ENDED = 2, /* the oldest copy or report that was begun has ended; this is its answer, whatever order is in hand */
+  ATOLL_SAVED = 3  /* the SAVE that was begun has ended: all is in `directory`, or `error` says why not */
 };
 
 /* Set all of it to zero, then what the order asks for. */
@@ -125,7 +127,7 @@ typedef struct {
   int32_t has_loss;
   double loss;
   uint32_t batches;
-  int32_t answered;            /* ATOLL_WHOLE, ATOLL_BEGUN or ATOLL_ENDED */
+  int32_t answered;            /* ATOLL_WHOLE, ATOLL_BEGUN, ATOLL_ENDED or ATOLL_SAVED */
   const char* error;           /* NULL: it was done */
   const atoll_metric* metrics; /* with ATOLL_REPORT and ATOLL_EVALUATE: at most 32 */
   size_t metrics_count;
@@ -148,7 +150,8 @@ const atoll_entry* atoll_trainer_entries(atoll_trainer* trainer, size_t* count);
 /* It stands at the beginning, or where configuration.resume says. */
 int atoll_trainer_ready(atoll_trainer* trainer, uint64_t tokens_available);
 /* The next order, waiting up to timeout_ms for one (-1: for ever). The one before must have been answered. While an order that was begun has
- * not ended, this does not wait: ATOLL_NONE says that nothing can be done before the oldest of them has. */
+ * not ended, this does not wait: ATOLL_NONE says that nothing can be done before the oldest of them has. A SAVE that was begun stops nothing
+ * but the next SAVE: ask with a timeout, and answer ATOLL_SAVED soon after it is written. */
 int atoll_trainer_next(atoll_trainer* trainer, int timeout_ms, atoll_order* order);
 /* The order is done; or it has begun; or the oldest that had begun has ended. Each is answered once, or begins once and ends once. */
 int atoll_trainer_answer(atoll_trainer* trainer, const atoll_answer* answer);

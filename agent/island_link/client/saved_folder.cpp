@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 namespace atl::island_link {
 namespace fs = std::filesystem;
@@ -95,6 +97,35 @@ Result<std::string> saved_counts(const std::string& directory) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return file.bad() ? Result<std::string>(io_error(path, "cannot be read")) : Result<std::string>(std::move(text));
+}
+
+void FolderBeside::begin(Saved said, std::string counts) {
+  said_ = std::move(said);
+  counts_ = std::move(counts);
+  going_on_ = true;
+  announced_ = false;
+}
+
+void FolderBeside::written(const std::string& error) {
+  if (!error.empty()) {
+    abandon_saving(said_.directory);
+    std::promise<Status> failed;
+    failed.set_value(Error{Code::io, error});
+    finished_ = failed.get_future();
+    return;
+  }
+  finished_ = std::async(std::launch::async,
+                         [directory = said_.directory, counts = std::exchange(counts_, {})] { return finish_saving(directory, counts); });
+}
+
+std::optional<Saved> FolderBeside::outcome(bool wait) {
+  if (!finishing() || !announced_ || (!wait && finished_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)) {
+    return std::nullopt;
+  }
+  const Status done = finished_.get();
+  going_on_ = false;
+  said_.error = done ? std::nullopt : std::optional(done.error().why);
+  return said_;
 }
 
 }  // namespace atl::island_link

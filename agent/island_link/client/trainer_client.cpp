@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "agent/island_link/client/finite.hpp"
-#include "agent/island_link/client/saved_folder.hpp"
 
 namespace atl::island_link {
 
@@ -15,6 +14,7 @@ namespace {
 
 constexpr Duration kConfigureWithin = std::chrono::seconds(60);
 constexpr Duration kForEver = Duration(-1);
+constexpr Duration kFinishing = std::chrono::milliseconds(10);  // between two looks at a folder that a thread syncs
 constexpr Duration kLongWait = std::chrono::seconds(5);  // for a result: it is told of while it lasts, or it would count as computing
 constexpr Duration kThrottleSlack = std::chrono::milliseconds(500);  // late steps that a throttled trainer makes up for
 
@@ -247,6 +247,10 @@ Status TrainerClient::on(const Dealt& dealt) {
 Status TrainerClient::on(const Save& save) {
   std::vector<Todo> todos = saving(save.directory);
   todos.emplace_back(Deed([this, directory = save.directory] {
+    if (answer_->answered == Answered::begun) {
+      folder_beside_.announce();
+      return Status();
+    }
     const std::string& error = answer_->error;
     const Saved said{directory, step_, position_, error.empty() ? std::nullopt : std::optional<std::string>(error)};
     return say([this, said] { return link_.send(said); });
@@ -328,12 +332,14 @@ bool TrainerClient::idle() const {
 }
 
 Result<std::optional<Order>> TrainerClient::move(TimePoint until) {
+  ATOLL_TRY(tell_saved(false));
   if (stopped_) {
     return std::optional(order(OrderKind::stop));
   }
   if (!todos_.empty()) {
     if (const auto* due = std::get_if<Order>(&todos_.front()); due != nullptr && has_to_wait(*due)) {
-      return std::optional(Order{});
+      ATOLL_TRY(tell_saved(true));
+      return has_to_wait(*due) ? std::optional(Order{}) : std::nullopt;
     }
     Todo todo = std::move(todos_.front());
     todos_.pop_front();
@@ -403,6 +409,7 @@ Status TrainerClient::read_once(TimePoint until) {
     wake = std::min(wake, times_.next_step);
   }
   const TimePoint before = now();
+  wake = soon(wake);
   const Duration timeout = wake == TimePoint::max() ? kForEver : std::max(Duration::zero(), wake - before);
   ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(timeout));
   if (held) {
@@ -432,7 +439,7 @@ Status TrainerClient::await(TimePoint until) {
     return {};
   }
   const TimePoint before = now();
-  const TimePoint wake = std::min(until, std::max(before, times_.progress.whole() + kLongWait));
+  const TimePoint wake = soon(std::min(until, std::max(before, times_.progress.whole() + kLongWait)));
   ATOLL_ASSIGN(const std::optional<AgentMessage> message, link_.receive(std::max(Duration::zero(), wake - before)));
   pending_.awaited_seconds += seconds(now() - before);
   if (message) {
@@ -474,7 +481,7 @@ bool may_go_on(OrderKind kind) { return copies(kind) || kind == OrderKind::repor
 
 bool TrainerClient::has_to_wait(const Order& due) const {
   if (due.kind == OrderKind::save) {
-    return !begun_.empty();  // what is saved has been said
+    return !begun_.empty() || folder_beside_.going_on();  // what is saved has been said, and one at a time is written
   }
   return copies(due.kind) && std::ranges::any_of(begun_, [&](const Begun& other) {
            const bool its_own_fetch = due.fetched && other.order.kind == OrderKind::fetch;
@@ -490,11 +497,15 @@ Status TrainerClient::check(const Answer& answer) const {
   if (answer.answered == Answered::ended) {
     return begun_.empty() ? Status(Error{Code::conflict, "no order has begun that has not ended: each ends once"}) : Status();
   }
+  if (answer.answered == Answered::saved) {
+    const bool due = folder_beside_.going_on() && !folder_beside_.finishing();
+    return due ? Status() : Status(Error{Code::conflict, "no save has begun that has not ended: each ends once"});
+  }
   if (!in_hand_) {
     return Error{Code::conflict, "no order is in hand: each is answered once"};
   }
-  if (answer.answered == Answered::begun && !may_go_on(in_hand_->kind)) {
-    return Error{Code::invalid_argument, "only copies and reports can go on beside other orders"};
+  if (answer.answered == Answered::begun && !may_begin(in_hand_->kind)) {
+    return Error{Code::invalid_argument, "only copies and reports, and saves where the agent says so, can go on beside other orders"};
   }
   const bool many = in_hand_->kind == OrderKind::step && answer.steps > in_hand_->free_until - step_;
   if (many) {
@@ -509,6 +520,10 @@ Status TrainerClient::answer(const Answer& answer) {
   if (answer.answered == Answered::ended) {
     return end_oldest(answer);
   }
+  if (answer.answered == Answered::saved) {
+    folder_beside_.written(answer.error);
+    return tell_saved(stopped_);
+  }
   const Order done = *std::exchange(in_hand_, std::nullopt);
   answer_ = std::make_shared<Answer>(answer);
   if (!answer.metrics.empty() || !answer.enough.empty()) {
@@ -518,6 +533,10 @@ Status TrainerClient::answer(const Answer& answer) {
     times_.compute_seconds += seconds(now() - times_.handed_out);
   }
   StepCounts::Owed losses = done.kind == OrderKind::report ? counts_.take_owed() : StepCounts::Owed();
+  if (answer.answered == Answered::begun && done.kind == OrderKind::save) {
+    folder_beside_.begin(Saved{saving_to_, step_, position_, std::nullopt}, counts_.text());
+    return {};
+  }
   if (answer.answered == Answered::begun) {
     begins_orders_ = true;
     begun_.push_back({done, answer_, std::move(losses), {}});
@@ -559,6 +578,18 @@ Status TrainerClient::end_oldest(const Answer& answer) {
   }
   return {};
 }
+
+bool TrainerClient::may_begin(OrderKind kind) const {
+  // With payload gradient the next step waits for what is told with the save.
+  return may_go_on(kind) || (kind == OrderKind::save && configure_->saves_beside.value_or(false) && !gradients());
+}
+
+Status TrainerClient::tell_saved(bool wait) {
+  const std::optional<Saved> saved = folder_beside_.outcome(wait);
+  return saved ? link_.send(*saved) : Status();
+}
+
+TimePoint TrainerClient::soon(TimePoint wake) const { return folder_beside_.finishing() ? std::min(wake, now() + kFinishing) : wake; }
 
 Status TrainerClient::say(Deed send) {
   if (begun_.empty()) {

@@ -9,7 +9,8 @@
 //
 // A copy between a GPU and the arena, and a report of numbers that a GPU computes, may go on beside the steps: the order is answered as
 // begun, and a second time when it has ended, in the order in which they began. What is said to the agent meanwhile waits behind it, so the
-// agent hears what it would hear of a trainer that stands still while it copies, only later.
+// agent hears what it would hear of a trainer that stands still while it copies, only later. So may a save: nothing waits behind it but the
+// next save, and what it leads to is said when its folder has its name.
 //
 // Everything happens on the calling thread: messages are read between orders and while waiting. Threads: one.
 #pragma once
@@ -29,6 +30,7 @@
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/client/progress_times.hpp"
 #include "agent/island_link/client/run_progress.hpp"
+#include "agent/island_link/client/saved_folder.hpp"
 #include "agent/island_link/client/step_counts.hpp"
 #include "agent/island_link/round_orders.hpp"
 #include "agent/island_link/trainer_link.hpp"
@@ -74,8 +76,9 @@ struct Order {
 // Which part of an order is answered.
 enum class Answered : std::uint8_t {
   whole,  // it is done
-  begun,  // of copies and reports: it goes on beside what comes next. Of the answer only `metrics` and `enough` are looked at
+  begun,  // of copies, reports and saves: it goes on beside what comes next. Of the answer only `metrics` and `enough` are looked at
   ended,  // of the oldest order that was begun and has not ended, whatever order is in hand
+  saved,  // of the save that was begun: all is in its folder, or `error` says why not
 };
 
 // What an order asks for; the rest is not looked at.
@@ -203,6 +206,11 @@ class TrainerClient {
   Status send_own(const Answer& answer);
   [[nodiscard]] Status check(const Answer& answer) const;
   Status end_oldest(const Answer& answer);
+  [[nodiscard]] bool may_begin(OrderKind kind) const;
+  // Tells of a save beside the steps that is finished; `wait`: if it is finishing, once it is.
+  Status tell_saved(bool wait);
+  // Not later than a save that is finishing is looked at again.
+  [[nodiscard]] TimePoint soon(TimePoint wake) const;
   // Whether the order can be handed out only when what has begun has ended: it needs the same part of the arena, or saves.
   [[nodiscard]] bool has_to_wait(const Order& due) const;
 
@@ -235,6 +243,8 @@ class TrainerClient {
   std::shared_ptr<Answer> answer_ = std::make_shared<Answer>();  // the newest; of an order that was begun it is empty until that has ended
   std::deque<Begun> begun_;
   bool begins_orders_ = false;  // it has answered one as begun
+  std::string saving_to_;       // of the newest order to save
+  FolderBeside folder_beside_;
   Pending pending_;
   bool stepped_ = false;               // a step was handed out
   bool inside_step_ = false;           // payload gradient: between gradient and update

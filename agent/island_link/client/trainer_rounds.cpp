@@ -24,7 +24,11 @@ std::vector<TrainerClient::Todo> TrainerClient::saving(const std::string& direct
             }
             Order save = order(OrderKind::save);
             save.directory = *std::move(folder);
+            saving_to_ = directory;
             do_next({save, Deed([this, directory] {
+                       if (answer_->answered == Answered::begun) {
+                         return Status();  // tell_saved() says how it ended
+                       }
                        if (!answer_->error.empty()) {
                          abandon_saving(directory);
                        } else if (const Status kept = finish_saving(directory, counts_.text()); !kept) {
@@ -108,8 +112,10 @@ void TrainerClient::finish_merge(const MergeOrder& due, double waited) {
     std::vector<Todo> saves = saving(*folder);
     todos.insert(todos.end(), std::make_move_iterator(saves.begin()), std::make_move_iterator(saves.end()));
     todos.emplace_back(Deed([this, report] {
-      report->saved = answer_->error.empty();
-      if (!report->saved) {
+      const bool begun = answer_->answered == Answered::begun;
+      report->saving = begun ? std::optional(true) : std::nullopt;
+      report->saved = !begun && answer_->error.empty();
+      if (!begun && !report->saved) {
         report->save_error = answer_->error;
       }
       return Status();
@@ -118,7 +124,13 @@ void TrainerClient::finish_merge(const MergeOrder& due, double waited) {
   if (gradients() && (due.parameters || folder)) {
     todos.emplace_back(order(OrderKind::write_parameters, due.fragment));
   }
-  todos.emplace_back(Deed([this, report] { return say([this, report] { return link_.send(*report); }); }));
+  todos.emplace_back(Deed([this, report]() -> Status {
+    ATOLL_TRY(say([this, report] { return link_.send(*report); }));
+    if (report->saving) {
+      folder_beside_.announce();
+    }
+    return Status();
+  }));
   do_next(std::move(todos));
 }
 

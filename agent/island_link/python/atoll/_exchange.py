@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
 import numpy
 
 from ._island import Island, Misused, refuse_type, samples_of
+from ._saver import write_file
 
 
 class ExchangeIsland(Island):
@@ -65,9 +67,9 @@ class ExchangeIsland(Island):
     def reduce_gradients(self, loss, samples, tokens=None):
         raise Misused("exchange() works with strategies that exchange parameters, not gradients")
 
-    def _save(self, directory):
-        with open(os.path.join(directory, "state.pickle"), "wb") as file:
-            pickle.dump({"parameters": self._arrays, "state": self._kept, "step": self.step}, file)
+    def _to_save(self, beside):
+        state = pickle.dumps({"parameters": self._arrays, "state": self._kept, "step": self.step}, pickle.HIGHEST_PROTOCOL)
+        return partial(write_file, "state.pickle", state)
 
     def _load(self, directory):
         with open(os.path.join(directory, "state.pickle"), "rb") as file:

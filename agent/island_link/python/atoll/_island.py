@@ -14,6 +14,7 @@ import numpy
 
 from . import _library as library
 from ._library import LinkError, Order
+from ._saver import Saver
 from ._share import Share
 
 _MOST_METRICS = 32
@@ -120,6 +121,7 @@ class Island:
         self._enough: Optional[str] = None
         self._in_hand: Optional[Order] = None
         self._begun: deque[Begun] = deque()
+        self._saver = Saver()
         self._evaluate: Optional[Callable[[], Any]] = None
         self._started = False
         self._stood = 0  # the step that what counts by itself has come to
@@ -142,8 +144,17 @@ class Island:
     def _read_gradient(self, index: int, values: numpy.ndarray) -> None:
         raise NotImplementedError
 
-    def _save(self, directory: str) -> None:
+    def _to_save(self, beside: bool) -> Optional[Callable[[str], None]]:
+        """What writes all that is needed to continue into a folder; with `beside` as it is at this moment, from another thread. None: nothing."""
         raise NotImplementedError
+
+    def _saves_beside(self) -> bool:
+        return bool(self.configuration.get("saves_beside")) and not self._gradients
+
+    def _save(self, directory: str) -> None:
+        write = self._to_save(False)
+        if write is not None:
+            write(directory)
 
     def _load(self, directory: str) -> None:
         raise NotImplementedError
@@ -249,11 +260,13 @@ class Island:
     def _next(self) -> Order:
         """The next order. What goes on beside the steps is waited for only where there is nothing else to do."""
         self._answer_ended()
-        order = self._trainer.next(500)
+        self._answer_saved()
+        order = self._trainer.next(20 if self._saver.busy else 500)
         if order.data is not None:
             self.deal(order.data)
         if order.kind == library.NONE:
             self._answer_ended(wait=True)
+            self._saver.wait(0.005)
         return order
 
     def deal(self, data: Mapping[str, Any]) -> None:
@@ -286,6 +299,18 @@ class Island:
             self._end_oldest()
         while self._begun and self._begun[0].copies.ended():
             self._end_oldest()
+
+    def _answer_saved(self, wait: bool = False) -> None:
+        """Says that the state is written, if it is; with `wait` once it is. Errors: what went wrong but for the disk's errors, which are told."""
+        if not self._saver.busy or not (wait or self._saver.ended()):
+            return
+        failure = self._saver.taken()
+        try:
+            self._trainer.answer(answered=library.SAVED, error=None if failure is None else str(failure) or type(failure).__name__)
+        except LinkError as gone:
+            self._ended(gone)
+        if failure is not None and not isinstance(failure, OSError):
+            raise failure
 
     def _ended(self, failure: LinkError) -> bool:
         if failure.gone:
@@ -368,8 +393,11 @@ class Island:
     def leave(self) -> None:
         """Disconnects. steps() does it at its end."""
         self._begun.clear()
-        self._arena = None  # which is unmapped now
-        self._trainer.leave()
+        try:
+            self._answer_saved(wait=True)
+        finally:
+            self._arena = None  # which is unmapped now
+            self._trainer.leave()
 
     def prepare(self, what: str) -> None:
         """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log. Later: what it is about to do that may
@@ -396,7 +424,7 @@ class Island:
         elif kind == library.EVALUATE:
             answer = self._evaluated()
         elif kind == library.SAVE:
-            answer["error"] = self._try_to_save(order.directory)
+            answer = self._begin_to_save(order.directory)
         else:
             self._copy(order)
         self._trainer.answer(**answer)
@@ -417,6 +445,15 @@ class Island:
             traceback.print_exc()
             sys.stderr.flush()
             return {"loss": None, "batches": 0}
+
+    def _begin_to_save(self, directory: str) -> dict[str, Any]:
+        """What an order to save is answered with: the state is written, or a thread writes it as it is now."""
+        if not self._saves_beside():
+            return {"error": self._try_to_save(directory)}
+        write = self._to_save(True)
+        if write is not None:
+            self._saver.begin(write, directory)
+        return {"answered": library.BEGUN}
 
     def _try_to_save(self, directory: str) -> Optional[str]:
         try:

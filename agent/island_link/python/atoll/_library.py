@@ -53,7 +53,7 @@ class _Order(ctypes.Structure):
 
 
 BUFFER_MEAN, BUFFER_ONE = 1, 2  # atoll_parameter.buffer
-WHOLE, BEGUN, ENDED = range(3)  # atoll_answer.answered
+WHOLE, BEGUN, ENDED, SAVED = range(4)  # atoll_answer.answered
 LEFT, COMPLETE, COMPLETE_FIRST = range(3)  # atoll_trainer_end()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+from functools import partial
 from typing import Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
 from ._island import Island, Refused, refuse_type
 from ._join import connect
+from ._saver import write_file
 
 
 class NumpyIsland(Island):
@@ -58,9 +60,9 @@ class NumpyIsland(Island):
     def _read_gradient(self, index, values):
         self._gradient_arrays[index][...] = values.reshape(self._gradient_arrays[index].shape)
 
-    def _save(self, directory):
-        with open(os.path.join(directory, "state.pickle"), "wb") as file:
-            pickle.dump({"parameters": self._parameters, "state": dict(self._state), "step": self.step}, file)
+    def _to_save(self, beside):
+        state = pickle.dumps({"parameters": self._parameters, "state": dict(self._state), "step": self.step}, pickle.HIGHEST_PROTOCOL)
+        return partial(write_file, "state.pickle", state)
 
     def _load(self, directory):
         with open(os.path.join(directory, "state.pickle"), "rb") as file:

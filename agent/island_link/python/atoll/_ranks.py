@@ -228,7 +228,7 @@ class RankedIsland(Island):
         elif order.kind == library.EVALUATE and self._evaluate:
             self._evaluate()
         elif order.kind == library.SAVE:
-            self._try_to_save(order.directory)
+            self._begin_to_save(order.directory)
         elif order.kind == library.REPORT:
             losses, _ = self._take_reported()
             if not self._reports_beside:

@@ -31,6 +31,7 @@ import torch.distributed as distributed
 from . import _library as library
 from . import _schedule, _state
 from ._alone import Alone
+from ._captured import whole_or_captured
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Refused, Stopped
@@ -420,25 +421,24 @@ class TorchIsland(RankedIsland):
         self._restore_counted(saved)
         self._set_random(saved["random"])
 
-    def _save(self, directory):
+    def _saves_beside(self):
+        """Ranks that share out their parameters give theirs to rank 0, which all of them stand still for."""
+        return super()._saves_beside() and not (self._boxes and self.ranks > 1)
+
+    def _to_save(self, beside):
         if self._boxes and self.ranks > 1:
-            return self._save_shards(directory)
+            return self._save_shards
         states: list[Any] = [None] * self.ranks
         if self.ranks > 1:
             distributed.gather_object(self._random(), states if self.rank == 0 else None, 0, group=self._talk)
             if self.rank != 0:
-                return
+                return None
         else:
             states = [self._random()]
-        torch.save(
-            {
-                "model": self._model.state_dict(),
-                "optimizer": _state.capture(self._optimizer),
-                **self._counted_state(),
-                "random": states,
-            },
-            os.path.join(directory, "state.pt"),
-        )
+        whole = {"model": self._model.state_dict(), "optimizer": _state.capture(self._optimizer), **self._counted_state(), "random": states}
+        take = whole_or_captured(whole, beside)
+        del whole
+        return lambda directory: torch.save(take(), os.path.join(directory, "state.pt"))
 
     def _load(self, directory):
         if self._boxes and self.ranks > 1:
