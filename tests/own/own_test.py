@@ -19,6 +19,7 @@ from islands import (
 )  # fmt: skip
 
 import numpy
+from counted_tokens import CountedTokens  # noqa: F401
 from fake_agent import FakeAgent
 from pieces import Pieces  # noqa: F401
 from saves import Saves  # noqa: F401

@@ -1,4 +1,6 @@
 // [trainer] of a run file: what is handed over, what is refused, and what follows where there is no [model].
+#include <algorithm>
+
 #include "agent/engine/built_in_model.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "cli/run_file/run_file.hpp"
@@ -52,6 +54,17 @@ TEST_CASE("what a run file says wrong about a trainer is refused where it stands
   CHECK(contains(problem(file_of("name = \"gpt\"\n", "[strategy]\nname = \"streaming-diloco\"\n")),
                  "only the trainer knows how many layers"));
   CHECK(contains(problem(file_of("name = \"gpt\"\n", "[strategy]\nname = \"decentralized-diffusion\"\n")), "cannot do the tasks"));
+}
+
+TEST_CASE("tokens of a sample that cannot be are refused in one line where they stand") {
+  for (const char* value : {"0", "-1", "1000000001"}) {
+    const std::string said = problem(file_of("name = \"gpt\"\ntokens_per_sample = " + std::string(value) + "\n"));
+    INFO(said);
+    CHECK(contains(said, "7:21: " + std::string(value) + " is out of range: tokens_per_sample is an integer from 1 to 1000000000"));
+    CHECK(std::ranges::count(said, '\n') <= 1);
+  }
+  CHECK(contains(problem(file_of("name = \"gpt\"\ntokens_per_sample = 2.5\n")), "7:21: tokens_per_sample is a "));
+  CHECK(contains(problem(file_of("name = \"gpt\"\ntokens_per_sample = \"many\"\n")), "7:21: tokens_per_sample is a "));
 }
 
 TEST_CASE("the rounds of a trainer of one's own follow from the run file alone") {
