@@ -15,7 +15,6 @@ import numpy
 from . import _library as library
 from ._island import Refused
 from ._library import Order
-from ._saver import sync as _sync
 
 _COUNTS = "alone.json"  # beside what the program saves: step and position
 _SAVING = "saving"      # the folder of a save that has not ended
@@ -23,6 +22,14 @@ _SAVING = "saving"      # the folder of a save that has not ended
 
 def _say(text: str) -> None:
     print("atoll: " + text, file=sys.stderr, flush=True)
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class Alone:
@@ -40,7 +47,7 @@ class Alone:
             raise Refused(f"every is {every}; the steps from one evaluation to the next are at least one")
         self._every, self._folder = every, folder
         resume = self._newest() if folder else None
-        self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "saves_beside": True, "resume": resume, **configuration}
+        self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": resume, **configuration}
         self._steps = self.configuration.get("training", {}).get("steps")
         self._step, self._position = (resume["step"], resume["position"]) if resume else (0, 0)
         self._told = self._step  # the step after which all was told and saved
@@ -48,7 +55,6 @@ class Alone:
         self._due: deque[Order] = deque()
         self._in_hand = Order(library.NONE)
         self._numbers: list[str] = []  # to be printed
-        self._saving: Optional[tuple[int, int, str]] = None  # step, position and folder of what the program saves
         if resume:
             _say(f"goes on after step {self._step}, from {resume['directory']}")
 
@@ -65,12 +71,8 @@ class Alone:
         if self._step > self._told and (over or self._step % self._every == 0):
             self._told = self._step
             self._due.extend((Order(library.REPORT), Order(library.EVALUATE)))
-            if self._folder:
+            if self._folder and self._make_folder(os.path.join(self._folder, _SAVING)):
                 self._due.append(Order(library.SAVE, directory=os.path.join(self._folder, _SAVING)))
-        if self._due and self._due[0].kind == library.SAVE and self._saving:
-            return Order(library.NONE)  # one is written at a time
-        if self._due and self._due[0].kind == library.SAVE and not self._make_folder(self._due[0].directory):
-            self._due.popleft()
         if self._due:
             self._in_hand = self._due.popleft()
         elif over:
@@ -91,11 +93,8 @@ class Alone:
         metrics: Mapping[str, float] = {},
         error: Optional[str] = None,
         enough: Optional[str] = None,
-        answered: int = library.WHOLE,
         **rest: Any,
     ) -> None:
-        if answered == library.SAVED:
-            return self._saved(error)
         if self._in_hand.kind == library.REPORT:
             self._numbers = [f"training loss {numpy.mean(losses):g}"] if losses else []
         if self._in_hand.kind == library.EVALUATE and loss is not None:
@@ -104,9 +103,7 @@ class Alone:
         if self._in_hand.kind == library.EVALUATE and self._numbers:
             _say(f"step {self._step}: " + ", ".join(self._numbers))
         if self._in_hand.kind == library.SAVE:
-            self._saving = (self._step, self._position, self._in_hand.directory)
-            if answered == library.WHOLE:
-                self._saved(error)
+            self._saved(error)
         if self._in_hand.kind == library.STEP:
             self._step += max(steps, 1)
             self._position += samples
@@ -152,15 +149,13 @@ class Alone:
 
     def _saved(self, error: Optional[str]) -> None:
         """What the program has saved counts from now on, and what was saved before it is removed."""
-        assert self._saving
-        (step, position, saving), self._saving = self._saving, None
         if error:
             return self._not_saved(error)
-        folder = str(self._folder)
-        whole = os.path.join(folder, str(step))
+        folder, saving = str(self._folder), self._in_hand.directory
+        whole = os.path.join(folder, str(self._step))
         try:
             with open(os.path.join(saving, _COUNTS), "w") as file:
-                json.dump({"step": step, "position": position}, file)
+                json.dump({"step": self._step, "position": self._position}, file)
             for name in os.listdir(saving):
                 _sync(os.path.join(saving, name))
             _sync(saving)
@@ -169,5 +164,5 @@ class Alone:
         except OSError as failure:
             return self._not_saved(str(failure))
         for name in os.listdir(folder):
-            if name.isdecimal() and int(name) != step:
+            if name.isdecimal() and int(name) != self._step:
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
