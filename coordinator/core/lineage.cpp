@@ -36,9 +36,10 @@ void Lineage::write_to(RunRecord& record) const {
   record.digest = digest_;
 }
 
-void Lineage::recover_parts(Round round, std::vector<DataRange> parts) {
+void Lineage::recover_data(Round round, std::vector<DataRange> parts, std::uint64_t tokens) {
   if (const auto past = past_.find(round); past != past_.end()) {
     past->second.parts = std::move(parts);
+    past->second.tokens = tokens;
   }
 }
 
@@ -48,6 +49,7 @@ void Lineage::commit(Committed committed) {
   committed_ = committed.round;
   digest_ = committed.digest;
   remember(std::move(committed));
+  past_.at(committed_).tokens = tokens_;
 }
 
 void Lineage::remember(Committed committed) {
@@ -79,6 +81,7 @@ std::vector<DataRange> Lineage::roll_back(Round round) {
   number_ += ATOLL_PLANTED(commits_again) ? 0 : 1;
   committed_ = round;
   digest_ = past_.at(round).digest;
+  tokens_ = past_.at(round).tokens.value_or(tokens_);
   past_.erase(past_.upper_bound(round), past_.end());
   checkpoints_.erase(checkpoints_.upper_bound(round), checkpoints_.end());
   files_.erase(files_.upper_bound(round), files_.end());
@@ -124,6 +127,11 @@ std::optional<Digest> Lineage::digest_of(Round round) const {
 bool Lineage::confirms(Round round, const Digest& digest) const {
   const auto past = past_.find(round);
   return past != past_.end() && past->second.digest == digest;
+}
+
+std::optional<std::uint64_t> Lineage::tokens_after(Round round) const {
+  const auto past = past_.find(round);
+  return past == past_.end() ? std::nullopt : past->second.tokens;
 }
 
 const std::vector<DataRange>* Lineage::parts_after(Round round) const {

@@ -37,8 +37,8 @@ class Lineage {
   void write_to(RunRecord& record) const;
   // A round of the ledger, in the order of their numbers.
   void recover(Committed committed) { remember(std::move(committed)); }
-  // How far the data were after a round that is remembered.
-  void recover_parts(Round round, std::vector<DataRange> parts);
+  // How far the data were after a round that is remembered, and the tokens that were committed by then.
+  void recover_data(Round round, std::vector<DataRange> parts, std::uint64_t tokens);
 
   // ---- what happens
   // There is a state that everybody agrees on, or every island has its own.
@@ -55,7 +55,8 @@ class Lineage {
   void recount_tokens(std::uint64_t sequences, std::uint64_t tokens_each) { tokens_ = bounded_product(sequences, tokens_each, kMaxCount); }
   // Islands commit by themselves, and all have come to this round; or so many tasks are done.
   void reach(Round round) { committed_ = round; }
-  // The rounds after this one are lost with every copy; it is remembered. How far the data were after it.
+  // The rounds after this one are lost with every copy; it is remembered. How far the data were after it. The tokens are those of then if
+  // that is known (tokens_after()).
   std::vector<DataRange> roll_back(Round round);
   // Nothing is left of the run's state.
   void start_over();
@@ -108,6 +109,8 @@ class Lineage {
   [[nodiscard]] bool confirms(Round round, const Digest& digest) const;
   // How far the data were after a round of the past; null: that is not known, or it is the newest.
   [[nodiscard]] const std::vector<DataRange>* parts_after(Round round) const;
+  // Tokens committed by a round of the past and those before it; nothing: that is not known.
+  [[nodiscard]] std::optional<std::uint64_t> tokens_after(Round round) const;
   // One of the newest committed rounds. Null: it is not.
   [[nodiscard]] const Committed* recent(Round round) const;
   // The digest of one of the newest committed rounds.
@@ -127,6 +130,7 @@ class Lineage {
   struct Past {
     Digest digest;
     std::optional<std::vector<DataRange>> parts;  // how far the data were afterwards, as far as that is known
+    std::optional<std::uint64_t> tokens = {};     // committed by then, likewise
   };
   void remember(Committed committed);
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "transport/base/bounded_sum.hpp"
+
 namespace atl::coordinator {
 namespace {
 
@@ -22,6 +24,14 @@ Result<State> find_state(const std::array<std::string_view, N>& names, std::stri
 }
 
 }  // namespace
+
+std::uint64_t sequences_held(const RoundRecord& round) {
+  std::uint64_t sequences = 0;
+  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
+    sequences = bounded_sum(sequences, round.tokens[i] > 0 ? round.data[i].sequences_held() : 0, kMaxCount);
+  }
+  return sequences;
+}
 
 std::string_view to_string(RunState state) { return kRunStates.at(static_cast<std::size_t>(state)); }
 std::string_view to_string(MembershipState state) { return kMembershipStates.at(static_cast<std::size_t>(state)); }

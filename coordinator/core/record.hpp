@@ -157,6 +157,9 @@ struct RoundRecord {
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 
+// Sequences that the round's contributions hold, each once. What was passed over on the way to them is not among them.
+std::uint64_t sequences_held(const RoundRecord& round);
+
 // A contribution that counts in no round. Key: (run, lineage, island, round, fate): told twice, it is one.
 std::string_view to_string(Fate fate);
 Result<Fate> fate_from_string(std::string_view name);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl::coordinator {
 
@@ -37,7 +38,7 @@ void Recovery::recover(Recovered recovered) {
   }
   for (auto& [id, run] : runs_) {
     run.data.recovered();
-    recover_parts(run, recovered.rounds);
+    recover_data(run, recovered.rounds);
     settle_recovered(run);
   }
 }
@@ -98,16 +99,19 @@ void Recovery::recover_round(const RoundRecord& value) {
   run.rule->recover(run, value);
 }
 
-// How far the parts were after each of the newest rounds.
-void Recovery::recover_parts(Run& run, const std::vector<RoundRecord>& rounds) {
+// How far the parts were after each of the newest rounds, and the tokens: what the rounds after it counted is taken back.
+void Recovery::recover_data(Run& run, const std::vector<RoundRecord>& rounds) {
   std::map<Round, const RoundRecord*> committed;
   for (const RoundRecord& round : rounds) {
     if (round.run == run.about.id && round.lineage == run.lineage.number() && round.committed && round.round <= run.lineage.committed()) {
       committed[round.round] = &round;
     }
   }
-  for (auto& [round, parts] : run.data.history(committed, run.lineage.committed())) {
-    run.lineage.recover_parts(round, parts);
+  std::map<Round, std::vector<DataRange>> history = run.data.history(committed, run.lineage.committed());
+  std::uint64_t tokens = run.lineage.tokens();
+  for (auto at = history.rbegin(); at != history.rend(); ++at) {
+    run.lineage.recover_data(at->first, std::move(at->second), tokens);
+    tokens -= std::min(tokens, bounded_product(sequences_held(*committed.at(at->first)), tokens_per_sequence(run.spec), kMaxCount));
   }
 }
 

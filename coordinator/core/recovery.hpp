@@ -18,7 +18,7 @@ class Recovery : protected Services {
   void recover_run(const RunRecord& value);
   void recover_memberships(Recovered& recovered);
   void recover_round(const RoundRecord& value);
-  static void recover_parts(Run& run, const std::vector<RoundRecord>& rounds);
+  static void recover_data(Run& run, const std::vector<RoundRecord>& rounds);
   void settle_recovered(Run& run);
 };
 

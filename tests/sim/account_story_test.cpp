@@ -3,6 +3,7 @@
 #include <map>
 
 #include "coordinator/ledger/data_audit.hpp"
+#include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/stories.hpp"
 
@@ -33,12 +34,17 @@ DataAudit audit_of(const Cluster& cluster) {
   return audit;
 }
 
-// No fault in any part, and the classes of each sum to its position.
-void check_whole(const DataAudit& audit) {
+// No fault in any part, the classes of each sum to its position, and the run's tokens are those of the committed class.
+void check_whole(const DataAudit& audit, const Cluster& cluster) {
+  std::uint64_t committed = 0;
   for (const auto& [number, part] : audit.parts()) {
     INFO("part " << number << ": " << part.fault);
     CHECK(part.fault.empty());
     CHECK(part.committed + part.passed_over + part.taken_over == part.position);
+    committed += part.committed;
+  }
+  for (const auto& [id, run] : cluster.ledger().runs) {
+    CHECK(run.tokens == committed * tokens_per_sequence(cluster.scenario().spec));
   }
 }
 
@@ -61,7 +67,7 @@ TEST_CASE("accounts: what was too stale is passed over with its reason, and no s
   cluster.start();
   finish(cluster);
   const DataAudit audit = audit_of(cluster);
-  check_whole(audit);
+  check_whole(audit, cluster);
   // The trainers count 100 tokens a sequence, the second island's 101, the third's 102.
   std::uint64_t stale = 0;
   for (const auto& [number, part] : audit.parts()) {
@@ -92,6 +98,12 @@ TEST_CASE("accounts: what was in hand when islands went back to a checkpoint is 
   cluster.host(2).set_slow(true);
   cluster.start();
   REQUIRE(cluster.run_until_committed(Round(17), minutes(2)));
+  if (GENERATE(false, true)) {  // what was committed by which round is known from the ledger, too
+    cluster.crash_coordinator();
+    cluster.run_for(1s);
+    cluster.start_coordinator();
+    cluster.run_for(3s);
+  }
   for (std::size_t i = 0; i < 3; ++i) {
     cluster.host(i).crash();
   }
@@ -102,7 +114,7 @@ TEST_CASE("accounts: what was in hand when islands went back to a checkpoint is 
   finish(cluster);
   REQUIRE(events(cluster, "rolled_back") == 1);
   const DataAudit audit = audit_of(cluster);
-  check_whole(audit);
+  check_whole(audit, cluster);
   std::uint64_t lost = 0;
   for (const auto& [island, fates] : audit.fates()) {
     lost += fates.lost;

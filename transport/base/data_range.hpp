@@ -18,6 +18,7 @@ struct DataRange {
       0;  // those before it are behind no contribution: refused before, or overwritten; not beyond `from`: all are held
   // A contribution holds those from here on.
   [[nodiscard]] std::uint64_t held() const { return std::min(std::max(from, held_from), to); }
+  [[nodiscard]] std::uint64_t sequences_held() const { return to - held(); }
   [[nodiscard]] std::uint64_t sequences() const { return to > from ? to - from : 0; }
   friend bool operator==(const DataRange&, const DataRange&) = default;
 };

@@ -65,8 +65,8 @@ void RoundRule::record_lineage(const Run& run) {
   record(std::move(base));
 }
 
-// The tokens of the rounds that the run goes on from, and of no lost one. Those of contributions that did not count are among them: which
-// samples these were is not known here.
+// The tokens of rounds that were taken over. Those of contributions that did not count are among them: which samples these were is not
+// known here.
 void RoundRule::recount_tokens(Run& run) {
   std::uint64_t sequences = 0;
   for (const DataRange& part : run.data.snapshot()) {
@@ -79,10 +79,13 @@ void RoundRule::roll_back(Run& run, Round round) {
   const Round lost = run.lineage.committed();
   const std::string range = round.next() == lost ? "round " + std::to_string(lost.value)
                                                  : "rounds " + std::to_string(round.value + 1) + " to " + std::to_string(lost.value);
+  const bool tokens_known = run.lineage.tokens_after(round).has_value();
   run.data.return_to(run.lineage.roll_back(round), out_);
   run.lineage.give_up_before(run.epoch.next());
   run.lineage.decide_in(run.epoch.next(), settings_.generation);  // that of those who go on: whoever has a lost round knows an older one
-  recount_tokens(run);
+  if (!tokens_known) {
+    recount_tokens(run);
+  }
   run.copies.roll_back(round);
   run.rounds().clear();
   run.in_rounds().hold_since.reset();

@@ -444,14 +444,12 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
   value.digest = digest;
   value.committed_at = now();
   value.checkpoint = wants_checkpoint(run, number);
-  std::uint64_t sequences = 0;  // each once; the weights count those of a step with each fragment
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const Contribution* found = round.contribution_of(plan.members[i]);
     const Contribution contribution = found == nullptr ? Contribution{} : *found;
     const DataRange data = closing_.counted_by(run, contribution);
     value.data.push_back(data);
     note_fate(value, found);
-    sequences += plan.tokens[i] > 0 ? data.sequences() : 0;
     run.data.count_in(data, contribution.sequences, out_);
   }
   if (const std::optional<std::uint32_t> fragment = round.fragment()) {
@@ -459,7 +457,7 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
   }
   const std::vector<DataRange> parts = run.data.snapshot();
   value.parts = value.checkpoint ? parts : std::vector<DataRange>();
-  run.lineage.count_tokens(sequences, tokens_per_sequence(run.spec));
+  run.lineage.count_tokens(sequences_held(value), tokens_per_sequence(run.spec));
   if (run.in_rounds().hold_since && now() >= *run.in_rounds().hold_since + hold_limit(run)) {
     run.in_rounds().hold_since.reset();  // it has had its time; the next hold is another one
   }
