@@ -357,7 +357,7 @@ class Islands(Clusters):
             pace = {"nobody": 0.0, "a trainer": 10.0, "an agent": 5.0}[killed]
             with tempfile.TemporaryDirectory() as folder:
                 faults = pathlib.Path(folder, "faults.toml")
-                faults.write_text("[[fault]]\nisland = 'island-1'\nround = 4\nphase = 'sending'\ndo = 'kill'\nfor = '1s'\n")
+                faults.write_text("[[fault]]\nisland = 'island-1'\nround = 4\nphase = 'before-commit'\ndo = 'kill'\nfor = '1s'\n")
                 options = ("--faults", str(faults)) if killed == "an agent" else ()
                 process = self.local(folder, program, {"rate": 0.02}, 100, pace=pace, options=options)
                 if killed == "a trainer":
