@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "agent/host/blas_kernels.hpp"
-#include "cli/command.hpp"
-#include "cli/measured_paths.hpp"
+#include "cli/line/command.hpp"
+#include "cli/planning/measured_paths.hpp"
 #include "strategies/specification/run_spec.hpp"
 
 namespace atl {

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/storage/membership_file.hpp"
-#include "cli/coordinator_client.hpp"
-#include "cli/dial.hpp"
 #include "cli/doctor/doctor.hpp"
-#include "cli/state_directory.hpp"
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/link/coordinator_client.hpp"
+#include "cli/link/dial.hpp"
+#include "cli/settings/state_directory.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "transport/web/tls.hpp"
 #include "transport/zmq/control_client.hpp"
 

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "cli/doctor/doctor.hpp"
-#include "cli/state_directory.hpp"
+#include "cli/settings/state_directory.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/file_descriptor.hpp"
 

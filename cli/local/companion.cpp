@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "agent/host/trainer_host.hpp"
-#include "cli/coordinator_client.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/views/document.hpp"
+#include "cli/line/exit_code.hpp"
+#include "cli/link/coordinator_client.hpp"
+#include "cli/views/parts/document.hpp"
 
 namespace atl {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "cli/views/document.hpp"
+#include "cli/views/parts/document.hpp"
 
 namespace atl {
 namespace {

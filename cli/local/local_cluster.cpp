@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "cli/join_token_source.hpp"
-#include "cli/state_directory.hpp"
-#include "cli/views/document.hpp"
+#include "cli/link/join_token_source.hpp"
+#include "cli/settings/state_directory.hpp"
+#include "cli/views/parts/document.hpp"
 #include "coordinator/service/init.hpp"
 #include "transport/base/free_port.hpp"
 #include "transport/base/private_folder.hpp"

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "agent/host/trainer_host.hpp"
-#include "cli/coordinator_client.hpp"
+#include "cli/link/coordinator_client.hpp"
 #include "cli/local/fault_script.hpp"
-#include "cli/local/local_links.hpp"
+#include "cli/local/links/local_links.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "cli/views/document.hpp"
+#include "cli/views/parts/document.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

@@ -6,8 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/command_line.hpp"
-#include "cli/views/terminal.hpp"
+#include "cli/line/command_line.hpp"
+#include "cli/views/parts/terminal.hpp"
 #include "transport/base/time.hpp"
 
 namespace atl {

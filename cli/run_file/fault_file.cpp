@@ -5,7 +5,7 @@
 
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/spelling.hpp"

@@ -11,7 +11,7 @@
 #include "cli/run_file/toml.hpp"
 #include "cli/run_file/toml_guard.hpp"
 #include "cli/run_file/trainer_settings.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"

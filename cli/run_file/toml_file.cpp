@@ -3,7 +3,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "transport/base/plain_text.hpp"
 
 namespace atl {

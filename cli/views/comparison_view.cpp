@@ -1,10 +1,10 @@
 // The view of `atoll compare`: two runs side by side.
 #include <nlohmann/json.hpp>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
-#include "cli/views/run_state.hpp"
-#include "cli/views/table.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
+#include "cli/views/parts/run_state.hpp"
+#include "cli/views/parts/table.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

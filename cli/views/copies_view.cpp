@@ -1,8 +1,8 @@
 // What became of the copies of a run's checkpoints in a store, from its status document.
 #include <nlohmann/json.hpp>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

@@ -1,8 +1,8 @@
 // The view of `atoll diff`.
 #include <nlohmann/json.hpp>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

@@ -2,10 +2,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
-#include "cli/views/run_state.hpp"
-#include "cli/views/table.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
+#include "cli/views/parts/run_state.hpp"
+#include "cli/views/parts/table.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

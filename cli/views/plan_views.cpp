@@ -1,4 +1,4 @@
-// Views of the planner's documents (cli/planner.hpp).
+// Views of the planner's documents (cli/planning/planner.hpp).
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
-#include "cli/views/table.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
+#include "cli/views/parts/table.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/views/terminal.hpp"
+#include "cli/views/parts/terminal.hpp"
 
 namespace atl {
 

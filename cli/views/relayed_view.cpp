@@ -1,7 +1,7 @@
 #include "cli/views/relayed_view.hpp"
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
 
 namespace atl {
 

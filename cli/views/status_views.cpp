@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
+#include "cli/views/parts/run_state.hpp"
+#include "cli/views/parts/sparkline.hpp"
+#include "cli/views/parts/table.hpp"
 #include "cli/views/relayed_view.hpp"
-#include "cli/views/run_state.hpp"
-#include "cli/views/sparkline.hpp"
-#include "cli/views/table.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

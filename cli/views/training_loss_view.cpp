@@ -1,7 +1,7 @@
 // The loss of the newest steps, for runs whose trainers measure none on held-out data.
 #include <nlohmann/json.hpp>
 
-#include "cli/views/document.hpp"
+#include "cli/views/parts/document.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {

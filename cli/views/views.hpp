@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/views/terminal.hpp"
+#include "cli/views/parts/terminal.hpp"
 
 namespace atl {
 
@@ -38,7 +38,7 @@ std::string render_summary(const nlohmann::json& document, const Terminal& termi
 // One line that replaces itself while a run goes on, from its status document; no line end.
 std::string render_progress(const nlohmann::json& document, const Terminal& terminal);
 
-// The planner's documents (cli/planner.hpp).
+// The planner's documents (cli/planning/planner.hpp).
 std::string render_plan(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_sweep(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_table_4(const nlohmann::json& document, const Terminal& terminal);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/trainer_module.hpp"
+#include "cli/settings/trainer_module.hpp"
 
 int main(int argc, char** argv) {
   const atl::Environment environment = [](const std::string& name) -> std::optional<std::string> {

@@ -10,11 +10,11 @@
 #include <set>
 #include <sstream>
 
-#include "cli/command.hpp"
-#include "cli/command_line.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "cli/line/command.hpp"
+#include "cli/line/command_line.hpp"
 #include "cli/run_file/run_file.hpp"
-#include "cli/state_directory.hpp"
+#include "cli/settings/state_directory.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
 #include "tests/places.hpp"

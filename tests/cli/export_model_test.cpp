@@ -1,5 +1,5 @@
 // What an exported model holds.
-#include "cli/export_model.hpp"
+#include "cli/models/export_model.hpp"
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // The log that people read.
-#include "cli/log_sink.hpp"
+#include "cli/line/log_sink.hpp"
 
 #include <algorithm>
 #include <sstream>

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/run_metrics.hpp"
-#include "cli/tensorboard.hpp"
-#include "cli/views/chart.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/recorded/run_metrics.hpp"
+#include "cli/recorded/tensorboard.hpp"
+#include "cli/views/parts/chart.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "cli/views/views.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "agent/engine/built_in_model.hpp"
-#include "cli/planner.hpp"
+#include "cli/planning/planner.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/views.hpp"
 #include "strategies/composition.hpp"

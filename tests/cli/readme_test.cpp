@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/command.hpp"
+#include "cli/line/command.hpp"
 #include "cli/run_file/fault_file.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "tests/catch.hpp"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/state_directory.hpp"
+#include "cli/settings/state_directory.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
 #include "tests/places.hpp"

@@ -1,10 +1,10 @@
 // Settings files of daemons: every option has a key, what is wrong is named with its line, and the command line counts.
-#include "cli/settings_file.hpp"
+#include "cli/settings/settings_file.hpp"
 
 #include <array>
 
-#include "cli/command.hpp"
-#include "cli/notify_settings.hpp"
+#include "cli/line/command.hpp"
+#include "cli/settings/notify_settings.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/command_call.hpp"
 #include "tests/cli/pages.hpp"

@@ -1,5 +1,5 @@
 // What `atoll trace` writes: events that a trace viewer reads, one process for each island.
-#include "cli/trace_events.hpp"
+#include "cli/recorded/trace_events.hpp"
 
 #include <algorithm>
 #include <map>

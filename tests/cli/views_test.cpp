@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/views/document.hpp"
-#include "cli/views/printable.hpp"
-#include "cli/views/sparkline.hpp"
-#include "cli/views/table.hpp"
+#include "cli/views/parts/document.hpp"
+#include "cli/views/parts/printable.hpp"
+#include "cli/views/parts/sparkline.hpp"
+#include "cli/views/parts/table.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 

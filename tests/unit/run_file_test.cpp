@@ -8,7 +8,7 @@
 
 #include "agent/engine/built_in_model.hpp"
 #include "agent/island_link/arena.hpp"
-#include "cli/views/printable.hpp"
+#include "cli/views/parts/printable.hpp"
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "tests/catch.hpp"

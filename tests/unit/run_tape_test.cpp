@@ -1,5 +1,5 @@
 // Where two runs parted, from their events.
-#include "cli/run_tape.hpp"
+#include "cli/recorded/run_tape.hpp"
 
 #include "cli/views/views.hpp"
 #include "tests/catch.hpp"

@@ -3,7 +3,7 @@
 //
 // ensemble.json: {"format": "atoll-ensemble", "version": 1, "run": id, "experts": [{"file", "sha256", "bytes"}…], "router": {…} (none with
 // one expert), "dense": {…} (where one was distilled), "training_flops": {…} (of an expert: what one island of its group did),
-// "validation": {…}}. Whoever opens a folder has checked the digests (cli/ensemble_folder.hpp). Threads: one.
+// "validation": {…}}. Whoever opens a folder has checked the digests (cli/models/ensemble_folder.hpp). Threads: one.
 #pragma once
 
 #include <optional>

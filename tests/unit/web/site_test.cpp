@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "agent/service/agent_metrics.hpp"
-#include "cli/commands/relay_metrics.hpp"
+#include "cli/commands/processes/relay_metrics.hpp"
 #include "coordinator/web/metrics_text.hpp"
 #include "coordinator/web/owner_view.hpp"
 #include "coordinator/web/page_files.hpp"

@@ -1,0 +1,79 @@
+#include "cli/settings/trainer_module.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+
+#include "agent/host/blas_kernels.hpp"
+#include "cli/views/parts/printable.hpp"
+
+namespace atl {
+namespace {
+
+constexpr const char* kModule = "atoll_trainer.so";
+using Entry = int (*)(int, const char* const*);
+
+Result<std::filesystem::path> find_module(const Environment& environment) {
+  std::string tried;
+  for (const std::filesystem::path& place : trainer_module_places(environment)) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(place, error)) {
+      return place;
+    }
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  return Error{Code::not_found, "the built-in trainer is not installed (no file " + tried +
+                                    "); build atoll with LibTorch (-DATOLL_TORCH=ON) or set ATOLL_TRAINER_MODULE"};
+}
+
+// OpenBLAS reads the environment when it is loaded, so this has to be set before. An agent has done so for its trainers.
+void choose_blas_kernels(const Environment& environment) {
+  if (!environment(kCoreTypeVariable)) {
+    if (const Kernels kernels = choose_kernels(std::nullopt); !kernels.core_type.empty()) {
+      ::setenv(kCoreTypeVariable, kernels.core_type.c_str(), 0);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> trainer_module_places(const Environment& environment) {
+  if (const auto set = environment("ATOLL_TRAINER_MODULE"); set && !set->empty()) {
+    return {*set};
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  std::vector<std::filesystem::path> places = {folder / kModule, (folder / "../lib/atoll" / kModule).lexically_normal()};
+  const std::filesystem::path installed = (folder / ".." / ATOLL_LIBRARY_FOLDER / kModule).lexically_normal();
+  if (std::ranges::find(places, installed) == places.end()) {
+    places.push_back(installed);
+  }
+  return places;
+}
+
+Result<int> call_trainer_module(const Environment& environment, const std::string& entry, const std::string& name,
+                                const std::vector<std::string>& arguments) {
+  ATOLL_ASSIGN(const std::filesystem::path path, find_module(environment));
+  choose_blas_kernels(environment);
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    const char* why = ::dlerror();
+    return Error{Code::unavailable, "the built-in trainer cannot be loaded: " + printable(why == nullptr ? path.string() : why, 400) +
+                                        "; is LibTorch installed (libtorch-dev)?"};
+  }
+  const auto function = reinterpret_cast<Entry>(::dlsym(module, entry.c_str()));
+  if (function == nullptr) {
+    return Error{Code::unavailable, path.string() + " is not a trainer of this version: it has no " + entry};
+  }
+  std::vector<const char*> argv = {name.c_str()};
+  for (const std::string& argument : arguments) {
+    argv.push_back(argument.c_str());
+  }
+  argv.push_back(nullptr);
+  // The module stays loaded: LibTorch's threads outlive the call.
+  return function(static_cast<int>(argv.size()) - 1, argv.data());
+}
+
+}  // namespace atl
