@@ -31,7 +31,7 @@ spdlog::level::level_enum level_of(LogLevel level) {
   return spdlog::level::err;
 }
 
-std::string json_line(LogLevel level, std::string_view line) {
+std::string json_entry(LogLevel level, std::string_view line) {
   const nlohmann::json object = {{"time", iso_time(now())}, {"level", to_string(level)}, {"line", line}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -70,7 +70,7 @@ void install_log_sink(std::ostream& err, LogLevel least, bool json) {
     }
     if (const std::optional<std::string> line = repeated->pass(level, said)) {
       const std::string text =
-          json ? json_line(level, *line) : (level == LogLevel::info ? "" : std::string(to_string(level)) + ": ") + printable(*line, 4000);
+          json ? json_entry(level, *line) : (level == LogLevel::info ? "" : std::string(to_string(level)) + ": ") + printable(*line, 4000);
       logger->log(level_of(level), "{}", text);
     }
   });
