@@ -253,6 +253,11 @@ Event CheckpointCopier::fetched(const FetchCopy& order) {
   return answer;
 }
 
+bool CheckpointCopier::busy() {
+  const std::lock_guard lock(mutex_);
+  return busy_ || !pending_.empty() || to_fetch_;
+}
+
 void CheckpointCopier::finish(Duration at_most) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, at_most, [&] {

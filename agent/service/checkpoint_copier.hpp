@@ -58,6 +58,8 @@ class CheckpointCopier {
   [[nodiscard]] std::optional<Event> take() { return news_.pop(); }
   // Readable while there is one.
   [[nodiscard]] int fd() const { return news_.fd(); }
+  // A copy is under way, or will be tried again, or something is fetched.
+  [[nodiscard]] bool busy();
   // Until no copy is under way or due, or the time is over. For the agent's end.
   void finish(Duration at_most);
 

@@ -65,7 +65,7 @@ class Driver {
         control_(std::move(control)),
         engine_(std::move(engine)),
         signals_(signals),
-        leave_watch_({options.leave_file, options.leave_command, options.state}),
+        leave_watch_({options.leave_file, options.leave_command, options.state, options.leave_idle}),
         state_watch_(lock),
         uplink_watch_(options.uplink),
         copier_({session_.island, options.state / "runs", options.copies, options.store}),
@@ -93,7 +93,7 @@ class Driver {
   bool turn() {
     const TimePoint at = now();
     take_signals(at);
-    if (const std::optional<std::string> why = leave_watch_.pump(at)) {
+    if (const std::optional<std::string> why = leave_watch_.pump(at, options_.leave_idle && has_work())) {
       log_info("island " + session_.island + ": leaving: " + *why);
       pending_.push_back(LeaveAsked{*why});
     }
@@ -297,6 +297,8 @@ class Driver {
       task_.reset();
     }
   }
+
+  [[nodiscard]] bool has_work() { return seat_.taken() || task_ || starting_task_ || copier_.busy(); }
 
   [[nodiscard]] TrainerSession* trainer() const { return seat_.session(); }
 

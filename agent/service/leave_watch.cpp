@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/host/trainer_host.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/plain_text.hpp"
 
@@ -25,13 +26,16 @@ std::string reason_of(const std::string& source, std::string line) {
 LeaveWatch::LeaveWatch(LeaveWatchSettings settings) : settings_(std::move(settings)) {}
 LeaveWatch::~LeaveWatch() = default;
 
-std::optional<std::string> LeaveWatch::pump(TimePoint now) {
+std::optional<std::string> LeaveWatch::pump(TimePoint now, bool busy) {
   if (told_) {
     return std::nullopt;
   }
   std::optional<std::string> why = look_at_file(now);
   if (!why) {
     why = look_at_command(now);
+  }
+  if (!why) {
+    why = look_at_idleness(now, busy);
   }
   if (why) {
     told_ = true;
@@ -51,7 +55,19 @@ std::optional<TimePoint> LeaveWatch::next_check() const {
   if (!settings_.command.empty()) {
     next = next ? std::min(*next, next_command_) : next_command_;
   }
+  if (settings_.idle && idle_since_) {
+    const TimePoint enough = *idle_since_ + *settings_.idle;
+    next = next ? std::min(*next, enough) : enough;
+  }
   return next;
+}
+
+std::optional<std::string> LeaveWatch::look_at_idleness(TimePoint now, bool busy) {
+  idle_since_ = busy ? std::nullopt : std::optional(idle_since_.value_or(now));
+  if (!settings_.idle || busy || now < *idle_since_ + *settings_.idle) {
+    return std::nullopt;
+  }
+  return "it had nothing to train for " + human_duration(*settings_.idle);
 }
 
 std::optional<std::string> LeaveWatch::look_at_file(TimePoint now) {

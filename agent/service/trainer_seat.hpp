@@ -24,6 +24,8 @@ class TrainerSeat {
 
   // Null where nobody sits there.
   [[nodiscard]] TrainerSession* session() const { return session_.get(); }
+  // Somebody sits there, or is about to.
+  [[nodiscard]] bool taken() const { return session_ != nullptr || starting_.has_value(); }
   // The one that was started by this order, or null.
   [[nodiscard]] TrainerSession* session(const RunId& run, std::uint64_t incarnation) const;
   // Whether another run has to wait, because the trainer of a completed one has time to finish. Says so in the log.

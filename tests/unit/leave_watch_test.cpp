@@ -62,6 +62,24 @@ TEST_CASE("a leave command is run until it succeeds, what it prints is the reaso
   CHECK(lines == "x\nx\nx\n");
 }
 
+TEST_CASE("an island that had nothing to train for so long leaves, and its work begins the time anew") {
+  LeaveWatchSettings settings{{}, {}, {}};
+  settings.idle = 10s;
+  LeaveWatch watch(settings);
+  const TimePoint begin = now();
+  REQUIRE_FALSE(watch.pump(begin));
+  CHECK(watch.next_check() == begin + 10s);
+  REQUIRE_FALSE(watch.pump(begin + 9s));
+  REQUIRE_FALSE(watch.pump(begin + 11s, true));
+  CHECK_FALSE(watch.next_check());
+  REQUIRE_FALSE(watch.pump(begin + 60s));
+  REQUIRE_FALSE(watch.pump(begin + 69s));
+  const std::optional<std::string> why = watch.pump(begin + 70s);
+  REQUIRE(why);
+  CHECK(*why == "it had nothing to train for 10.0 s");
+  REQUIRE_FALSE(watch.pump(begin + 99s));
+}
+
 TEST_CASE("a watch that watches nothing needs no attention") {
   LeaveWatch watch({});
   REQUIRE_FALSE(watch.pump(now()));

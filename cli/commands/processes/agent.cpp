@@ -55,6 +55,7 @@ struct AgentCommandOptions {
   bool check_arena = false;
   std::string leave_file;
   std::string leave_command;
+  std::optional<Duration> leave_idle;
   Duration leave_within = std::chrono::seconds(60);
   std::string keep_ended = "30";
   bool keep_removed = false;
@@ -90,6 +91,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.check_arena = given.check_arena;
   options.leave_file = given.leave_file;
   options.leave_command = given.leave_command;
+  options.leave_idle = given.leave_idle;
   options.leave_within = given.leave_within;
   ATOLL_ASSIGN(options.keep_ended, keep_of(given.keep_ended));
   options.keep_removed = given.keep_removed;
@@ -263,6 +265,8 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
       {"--leave-file", "leave once this file is there; its first line is the reason", &options->leave_file, false, {}, Completes::files},
       {"--leave-command", "leave once this command (run every 5 s by sh) exits with 0; its first line is the reason",
        &options->leave_command},
+      {"--leave-idle", "leave after so long without anything to train, as on machines that are paid for by the hour (else never)",
+       &options->leave_idle},
       {"--leave-within", "go after so long at the latest, whatever is in hand", &options->leave_within},
       {"--keep-ended",
        "for how many days the newest checkpoint of a run that ended stays here, or forever; the older ones go a day after the end",
