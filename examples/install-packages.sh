@@ -11,7 +11,8 @@ for argument in "$@"; do
   case "$argument" in
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
-      packages="$packages catch2 ccache dpkg-dev clang-format iproute2 python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus"
+      packages="$packages catch2 ccache dpkg-dev clang-format iproute2 python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
+        munge slurmctld slurmd slurm-client"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" ;;
@@ -42,21 +43,20 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 $as_root apt-get update -q >&2
 
-# Prometheus is here for tests, which start it themselves: its service neither starts now nor with the machine.
+# These are here for tests, which start them themselves: their services neither start now nor with the machine.
 policy=/usr/sbin/policy-rc.d
-fresh_prometheus=""
-case "$missing " in
-  *" prometheus "*)
-    fresh_prometheus=yes
-    if [ ! -e "$policy" ]; then
-      printf '#!/bin/sh\ncase "$1" in prometheus*) exit 101 ;; esac\n' | $as_root tee "$policy" >/dev/null
-      $as_root chmod 755 "$policy"
-      trap '$as_root rm -f "$policy"' EXIT
-    fi
-    ;;
-esac
+services=""
+for service in prometheus munge slurmctld slurmd; do
+  case "$missing " in *" $service "*) services="$services $service" ;; esac
+done
+if [ -n "$services" ] && [ ! -e "$policy" ]; then
+  printf '#!/bin/sh\ncase "$1" in prometheus*|munge*|slurm*) exit 101 ;; esac\n' | $as_root tee "$policy" >/dev/null
+  $as_root chmod 755 "$policy"
+  trap '$as_root rm -f "$policy"' EXIT
+fi
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
-if [ -n "$fresh_prometheus" ] && command -v systemctl >/dev/null; then
-  $as_root systemctl disable --quiet prometheus.service 2>/dev/null || true
+if [ -n "$services" ] && command -v systemctl >/dev/null; then
+  # shellcheck disable=SC2086
+  $as_root systemctl disable --quiet $services 2>/dev/null || true
 fi

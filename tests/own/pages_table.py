@@ -89,7 +89,7 @@ PROGRAMS = Typed("Programs.test_programs")
 EXAMPLES = {
     "cloud-init.yaml": ByHand("needs a cloud"),
     "kubernetes.yaml": ByHand("needs a cluster of Kubernetes"),
-    "slurm.sbatch": ByHand("needs a cluster of Slurm"),
+    "slurm.sbatch": Elsewhere("tests/own/slurm_test.py examples/slurm.sbatch"),
     "packaging/Containerfile": Elsewhere("tests/own/container.sh examples/packaging/Containerfile"),
     "packaging/atoll-agent.service": Typed("Pages.test_pages"),
     "packaging/atoll-coordinator.service": Typed("Pages.test_pages"),
