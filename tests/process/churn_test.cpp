@@ -102,6 +102,19 @@ TEST_CASE("process: a paused run frees its trainers, and `diff` cannot tell it f
   CHECK(commits == 20);
 }
 
+TEST_CASE("process: an island that has nothing to train for so long leaves, after its run and not during it") {
+  Cluster cluster;
+  cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
+  CHECK(cluster.run_in("c", {"agent", "--leave-idle", "0s"}).exit == 2);
+  const std::string run = cluster.submit(run_file("idle", 400, 2, 2));  // eight seconds, once both are there
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "20"}}, {"--leave-idle", "4s"});
+  REQUIRE(cluster.run({"wait", run}).exit == 0);
+  CHECK(cluster.islands["a"].running());
+  CHECK(cluster.islands["a"].wait() == 0);
+  CHECK(cluster.log("a").find("leaving: it had nothing to train for 4.0 s") != std::string::npos);
+  CHECK(cluster.islands["b"].running());
+}
+
 TEST_CASE("process: a drained island and one with a leave file contribute what they have done, go, and the run goes on") {
   Cluster cluster;
   cluster.hold_at(17);  // two steps into the fourth round

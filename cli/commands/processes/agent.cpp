@@ -91,6 +91,9 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.check_arena = given.check_arena;
   options.leave_file = given.leave_file;
   options.leave_command = given.leave_command;
+  if (given.leave_idle && *given.leave_idle < std::chrono::seconds(1)) {
+    return Error{Code::invalid_argument, "--leave-idle: it is at least 1s: an island has nothing to train until a run takes it"};
+  }
   options.leave_idle = given.leave_idle;
   options.leave_within = given.leave_within;
   ATOLL_ASSIGN(options.keep_ended, keep_of(given.keep_ended));
