@@ -270,7 +270,7 @@ class Orders(unittest.TestCase):
             self.assertEqual(agent.expect("merged")["step"], 3)
             self.assertEqual(
                 agent.expect("failed")["why"],
-                "told: only copies and reports can go on beside other orders; no order has begun that has not ended: each ends once; "
+                "told: only copies and reports, and saves where the agent says so, can go on beside other orders; no order has begun that has not ended: each ends once; "
                 "no order is in hand: each is answered once; no order has begun that has not ended: each ends once; nothing can be done",
             )
 
