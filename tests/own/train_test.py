@@ -168,6 +168,28 @@ class Traps(unittest.TestCase):
         self.assertEqual((batches, island.position), (10, 30))
         self.assertFalse("step" in vars(opt) or getattr(opt, "_optimizer_step_post_hooks", None))  # nothing is left in it
 
+    def test_an_evaluation_leaves_the_model_as_the_loop_trains_it(self):
+        """A loop says model.train() once; dropout would be off after the first evaluation."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        island, modes = TorchIsland(Alone({"training": {"steps": 8}}, every=2), {}), []
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(2))
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        model.train()[2].eval()  # a part that is kept so
+
+        def evaluate():
+            model.eval()
+            return model(torch.ones(4, 2)).sum()
+
+        with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt, evaluate=evaluate):
+            for batch in island.loader(torch.ones(40, 2), batch_size=2):
+                modes.append([module.training for module in model.modules()])
+                model(batch).sum().backward()
+                opt.step()
+        self.assertEqual(modes, [[True, True, True, False]] * 8)
+
     def test_two_optimisers_do_one_step_together(self):
         done = subprocess.run(program("gan"), env=WITHOUT, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -183,6 +183,7 @@ def attach(island: Any, trainer: Any, evaluate: Optional[Callable[[], Any]] = No
 
     def held_out() -> Any:
         said = trainer.evaluation_loop(trainer.get_eval_dataloader(), "held-out data", prediction_loss_only=True)
+        getattr(trainer, "_metrics", {}).get("eval", {}).clear()  # TRL's, which its next evaluation would take for its own
         return said.metrics["eval_loss"]
 
     trainer.training_step = training_step

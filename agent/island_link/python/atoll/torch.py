@@ -350,8 +350,14 @@ class TorchIsland(RankedIsland):
             self._sharded = ShardedArena(path, elements, self._boxes, self._entries, self.rank, self.ranks, self._talk)
 
     def _evaluate_all(self) -> Any:
-        with torch.no_grad():
-            return self._user_evaluate()
+        """A loop that said model.train() before it began goes on so, whatever the evaluation says."""
+        modes = [(module, module.training) for module in self._model.modules()]
+        try:
+            with torch.no_grad():
+                return self._user_evaluate()
+        finally:
+            for module, training in modes:
+                module.training = training
 
     # ---- saving
 
