@@ -51,15 +51,17 @@ install_s3_server() {
   fi
 }
 
-# Hugging Face's Trainer, Accelerate and Lightning for the tests with the label "frameworks". PyTorch first, so that its build for processors is taken
+# Hugging Face's libraries, Lightning and JAX for the tests with the label "frameworks". PyTorch first, so that its build for processors is taken
 # where there is one. Where pip reaches no package index, or Python is too old for them, they are skipped.
 install_frameworks() {
-  build/frameworks/bin/python -c "import torch, transformers, accelerate, lightning" 2>/dev/null && return
-  rm -rf build/frameworks
-  if ! { python3 -m venv build/frameworks && grep -E '^(numpy|torch)==' tests/own/frameworks.txt | xargs build/frameworks/bin/pip install -q --disable-pip-version-check &&
-    build/frameworks/bin/pip install -q --disable-pip-version-check -r tests/own/frameworks.txt; } >&2; then
+  cmp -s tests/own/frameworks.txt build/frameworks/installed.txt && return
+  [ -x build/frameworks/bin/python ] || python3 -m venv build/frameworks
+  if { grep -E '^(numpy|torch)==' tests/own/frameworks.txt | xargs build/frameworks/bin/python -m pip install -q --disable-pip-version-check &&
+    build/frameworks/bin/python -m pip install -q --disable-pip-version-check -r tests/own/frameworks.txt; } >&2; then
+    cp tests/own/frameworks.txt build/frameworks/installed.txt
+  else
     rm -rf build/frameworks
-    echo "tests/run.sh: no transformers, Accelerate and Lightning (pip install failed): their tests are skipped" >&2
+    echo "tests/run.sh: no transformers, Lightning and JAX (pip install failed): their tests are skipped" >&2
   fi
 }
 

@@ -1,6 +1,6 @@
-"""Programs over real frameworks: `frameworks_loops.py huggingface|accelerate|lightning [STEPS FOLDER]`. Run by frameworks_test.py.
+"""Programs over real frameworks: `frameworks_loops.py huggingface|lora|sft|accelerate|lightning|muon [STEPS FOLDER]`. Run by frameworks_test.py.
 
-Each trains a small Llama, or a line for Lightning, and writes what it has trained on as followed.py reads it.
+Each trains a small Llama, or a line for Lightning and Muon, and writes what it has trained on as followed.py reads it.
 """
 
 import json
@@ -13,6 +13,7 @@ import torch
 from train_loops import SAMPLES, Rows, held_out, loss_of, passes_of, rate_at
 
 import atoll.torch as atoll
+from atoll._names import plainly_named
 
 BATCH, ACCUMULATION = 3, 2
 
@@ -60,7 +61,8 @@ class Written:
 
     def end(self, model, loss, **more):
         island = self.island
-        kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first, "loss": float(loss), **more}
+        weights = dict(plainly_named(model, model.state_dict().items()))
+        kept = {"model": weights, "step": island.step, "complete": island.complete, "first": island.first, "loss": float(loss), **more}
         torch.save(kept, f"{self.folder}/{island.name}.pt")
 
 
@@ -76,17 +78,9 @@ def llama_loss(model):
         return model(input_ids=rows, labels=rows).loss
 
 
-def huggingface(steps=None, folder=None):
-    from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
-
-    from atoll.callbacks import attach
-
-    island, written = joined(steps, folder)
-    settings, numbers, seen = island.settings, [], []
-
-    def collate(rows):
-        numbers.extend(row["number"] for row in rows if row["number"] < SAMPLES)  # of others an evaluation
-        return {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels")}
+def watching(written, numbers, seen):
+    """A callback that writes down each step's batches, and what the Trainer logs and saves."""
+    from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, optimizer=None, **rest):
@@ -99,17 +93,110 @@ def huggingface(steps=None, folder=None):
         def on_save(self, args, state, control, **rest):
             seen.append({"step": state.global_step, "saved": True})
 
+    return Watch()
+
+
+def given(written, **more):
+    """Arguments of the Trainer and its heirs; $ARGUMENTS has a test's own."""
+    island = written.island
     own = dict(
         output_dir=f"{written.folder}/{island.name}", per_device_train_batch_size=BATCH, gradient_accumulation_steps=ACCUMULATION, learning_rate=0.01,
         lr_scheduler_type="linear", warmup_steps=0, logging_steps=10, save_steps=50, eval_strategy="steps", eval_steps=40, max_grad_norm=1.0,
-        metric_for_best_model="eval_loss", report_to=[], disable_tqdm=True, remove_unused_columns=False, use_cpu=True, bf16=settings.get("bf16", False),
+        report_to=[], disable_tqdm=True, use_cpu=True, bf16=island.settings.get("bf16", False),
     )  # fmt: skip
-    args = TrainingArguments(**{**own, **json.loads(os.environ.get("ARGUMENTS", "{}"))})
-    callbacks = [Watch()] + ([EarlyStoppingCallback(1, early_stopping_threshold=100.0)] if os.environ.get("STOPS") else [])
-    trainer = Trainer(llama(), args, train_dataset=Texts(), eval_dataset=Held(), data_collator=collate, callbacks=callbacks)
+    return {**own, **more, **json.loads(os.environ.get("ARGUMENTS", "{}"))}
+
+
+def adapters():
+    """PEFT's LoRA beside each linear layer, and the head trained whole."""
+    from peft import LoraConfig
+
+    return LoraConfig(r=4, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"], modules_to_save=["lm_head"], task_type="CAUSAL_LM")
+
+
+def huggingface(steps=None, folder=None, adapt=lambda model: model):
+    from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+
+    from atoll.callbacks import attach
+
+    island, written = joined(steps, folder)
+    numbers, seen = [], []
+
+    def collate(rows):
+        numbers.extend(row["number"] for row in rows if row["number"] < SAMPLES)  # of others an evaluation
+        return {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels")}
+
+    args = TrainingArguments(**given(written, metric_for_best_model="eval_loss", remove_unused_columns=False))
+    callbacks = [watching(written, numbers, seen)] + ([EarlyStoppingCallback(1, early_stopping_threshold=100.0)] if os.environ.get("STOPS") else [])
+    trainer = Trainer(adapt(llama()), args, train_dataset=Texts(), eval_dataset=Held(), data_collator=collate, callbacks=callbacks)
     attach(island, trainer)
     trainer.train()
     written.end(trainer.model, llama_loss(trainer.model), seen=seen)
+
+
+def lora(steps=None, folder=None):
+    from peft import get_peft_model
+
+    huggingface(steps, folder, lambda model: get_peft_model(model, adapters()))
+
+
+def sft(steps=None, folder=None):
+    """Text, a tokenizer that is trained on it, and TRL's trainer with adapters: the number of a row is its first word."""
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from trl import SFTConfig, SFTTrainer
+
+    from atoll.callbacks import attach
+
+    island, written = joined(steps, folder)
+    numbers, seen = [], []
+    rows = [f"n{row} " + " ".join(f"w{token}" for token in Texts()[row]["input_ids"].tolist()) for row in range(SAMPLES + 16)]
+    words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.train_from_iterator(rows, trainers.WordLevelTrainer(special_tokens=["[UNK]", "[EOS]"]))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", eos_token="[EOS]", pad_token="[EOS]")
+    of_row = {tokenizer.convert_tokens_to_ids(f"n{row}"): row for row in range(SAMPLES)}
+    torch.manual_seed(1)
+    shape = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=32, tie_word_embeddings=False, **shape))
+    texts = Dataset.from_dict({"text": rows})
+    trainer = SFTTrainer(
+        model, SFTConfig(**given(written, max_length=32)), train_dataset=texts.select(range(SAMPLES)), eval_dataset=texts.select(range(SAMPLES, SAMPLES + 16)),
+        processing_class=tokenizer, peft_config=adapters(), callbacks=[watching(written, numbers, seen)],
+    )  # fmt: skip
+    inner = trainer.data_collator
+
+    def collate(examples):
+        numbers.extend(of_row[row["input_ids"][0]] for row in examples if row["input_ids"][0] in of_row)
+        return inner(examples)
+
+    trainer.data_collator = collate
+    attach(island, trainer)
+    trainer.train()
+    written.end(trainer.model, trainer.evaluate()["eval_loss"], seen=seen)
+
+
+def muon(steps=None, folder=None):
+    """Muon for the matrices and AdamW for the rest, as its page says: two optimisers, two schedulers."""
+    island, written = joined(steps, folder)
+    torch.manual_seed(1)
+    body = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    flat = [parameter for parameter in body.parameters() if parameter.ndim < 2]
+    opts = [torch.optim.Muon([parameter for parameter in body.parameters() if parameter.ndim == 2], lr=0.01), torch.optim.AdamW(flat, 0.01)]
+    scheds = [torch.optim.lr_scheduler.LambdaLR(opt, lambda step: rate_at(step, island.training["steps"])) for opt in opts]
+    loader = island.loader(Rows(), batch_size=2 * BATCH)
+    with island.train(body, opts, scheduler=scheds, evaluate=lambda: held_out(body)):
+        for rows, wanted, found in loader:
+            written.batch(opts[0].param_groups[0]["lr"], found.tolist())
+            loss = loss_of(body, rows, wanted)
+            loss.backward()
+            for one in (*opts, *scheds):
+                one.step()
+            body.zero_grad()
+            island.log(loss=loss)
+    with torch.no_grad():
+        written.end(body, held_out(body))
 
 
 def accelerate(steps=None, folder=None):
@@ -202,4 +289,5 @@ def lightning(steps=None, folder=None):
 
 
 if __name__ == "__main__":
-    {"huggingface": huggingface, "accelerate": accelerate, "lightning": lightning}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])
+    programs = {"huggingface": huggingface, "lora": lora, "sft": sft, "accelerate": accelerate, "lightning": lightning, "muon": muon}
+    programs[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])

@@ -1,40 +1,37 @@
-"""The real transformers' Trainer, Accelerate and Lightning on islands of the real executable. Arguments as own_test.py's.
+"""The real transformers' Trainer, PEFT, TRL, Accelerate, Lightning and Muon on islands of the real executable. Arguments as own_test.py's.
 
 It goes on with the Python of build/frameworks, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached. Exit status 4:
 they are not there.
 """
 
-import importlib.util
 import json
 import os
-import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
-ENVIRONMENT = pathlib.Path(__file__).resolve().parents[2] / "build/frameworks"
-if (ENVIRONMENT / "bin/python").exists() and pathlib.Path(sys.prefix).resolve() != ENVIRONMENT:
-    os.execv(ENVIRONMENT / "bin/python", [str(ENVIRONMENT / "bin/python"), *sys.argv])
-for package in ("torch", "transformers", "accelerate", "lightning"):
-    if importlib.util.find_spec(package) is None:
-        print(f"skipped: {package} is not installed (pip install -r tests/own/frameworks.txt, into build/frameworks)")
-        sys.exit(4)
+import environment
 
+environment.enter("torch", "transformers", "accelerate", "lightning", "peft", "trl")
+
+import torch
+from followed import STRATEGIES, Followed
 from islands import ATOLL, HERE, PYTHON, tensors_of
 
-from followed import STRATEGIES, Followed
-
 STEPS = 100
+LAUNCH = "-m accelerate.commands.launch --cpu --num_processes {} --num_machines 1 --mixed_precision no --dynamo_backend no"
 WITHOUT = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLAND_LINK"}
 RATES = {
     "huggingface": lambda step: 0.01 * (1 - step / STEPS),
+    "lora": lambda step: 0.01 * (1 - step / STEPS),
+    "sft": lambda step: 0.01 * (1 - step / STEPS),
     "accelerate": lambda step: 0.01 * (1 - step / STEPS),
     "lightning": lambda step: 0.01 * max(0.02, 1 - step / STEPS),
+    "muon": lambda step: 0.01 * max(0.02, 1 - step / STEPS),
 }
 # Of a line whose held-out loss begins at 3.6: after 100 steps 0.19 alone, and 0.45 on two islands that mix by halves (streaming-diloco).
-SLACK = {"lightning": 0.3}
+SLACK = {"lightning": 0.3, "muon": 0.3}
 
 
 class Alone(unittest.TestCase):
@@ -45,8 +42,6 @@ class Alone(unittest.TestCase):
         return done.stderr + done.stdout
 
     def kept(self, folder):
-        import torch
-
         return torch.load(folder + "/alone.pt")
 
     def refused(self, framework, why, **arguments):
@@ -92,36 +87,65 @@ class Alone(unittest.TestCase):
             self.assertIn("checkpoint-50", os.listdir(folder + "/alone"))
 
 
-@unittest.skipUnless(ATOLL, "the executable is not given")
-class Together(Followed):
-    def on_two_islands(self, framework, strategy, **settings):
+class OnIslands(Followed):
+    def on_two_islands(self, framework, strategy, launcher="", said="was killed by signal 9", **settings):
         with tempfile.TemporaryDirectory() as folder:
             given = {"folder": folder, "pause": 0.02, **settings}
-            process = self.local(folder, f"{PYTHON} '{HERE}/frameworks_loops.py' {framework}", given, STEPS, STRATEGIES[strategy])
-            self.goes_on(folder, process, "frameworks_loops.py")
+            process = self.local(folder, f"{PYTHON} {launcher} '{HERE}/frameworks_loops.py' {framework}", given, STEPS, STRATEGIES[strategy])
+            self.goes_on(folder, process, "frameworks_loops.py", said)
             names = ["island-1", "island-2"]
             self.follow_the_run(folder, names, RATES[framework])
-            return self.have_the_exported_model(folder, names, tensors_of(folder + "/model.safetensors"))
+            self.have_the_exported_model(folder, names, tensors_of(folder + "/model.safetensors"))
+            return [torch.load(f"{folder}/{name}.pt") for name in names]
 
-    def trained(self, framework, **settings):
+    def trained(self, framework, strategies=STRATEGIES, **settings):
         with tempfile.TemporaryDirectory() as folder:
             Alone.program(self, framework, folder, steps=STEPS)
             plain = Alone.kept(self, folder)["loss"]
-        for strategy in STRATEGIES:
+        for strategy in strategies:
             with self.subTest(framework, strategy=strategy):
-                self.assertLess(self.on_two_islands(framework, strategy, **settings), 1.3 * plain + SLACK.get(framework, 0.05))
+                kept = self.on_two_islands(framework, strategy, **settings)
+                self.assertLess(kept[0]["loss"], 1.3 * plain + SLACK.get(framework, 0.05))
+        return kept
 
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class Together(OnIslands):
     def test_transformers_trainer(self):
         self.trained("huggingface")
 
     def test_accelerate(self):
-        self.trained("accelerate")
+        self.trained("accelerate", strategies=["streaming-diloco"])
+
+    def test_accelerate_launch(self):
+        """Its command stands before the program in --trainer; it ends with the program that was killed, and both are started again."""
+        self.on_two_islands("accelerate", "diloco", launcher=LAUNCH.format(1), said="ended with status 1")
 
     def test_lightning(self):
         self.trained("lightning")
 
     def test_lightning_s_manual_optimisation_of_two_optimisers(self):
         self.on_two_islands("lightning", "diloco", manual=True)
+
+    def test_muon(self):
+        self.trained("muon")
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class Tuned(OnIslands):
+    """What people fine-tune with: adapters beside a frozen model."""
+
+    def test_peft_s_lora(self):
+        self.trained("lora", strategies=["diloco"])
+
+    def test_trl_s_sft_trainer(self):
+        """Its own numbers are those of its training batches, and an evaluation's those of that evaluation."""
+        for island in self.trained("sft", strategies=["diloco"]):
+            trained = [each for each in island["seen"] if "loss" in each]
+            self.assertEqual(trained[-1]["step"], STEPS)
+            for each in trained:
+                self.assertIn("mean_token_accuracy", each)
+                self.assertFalse([name for name in each if name.startswith("eval_")], each)
 
 
 if __name__ == "__main__":
