@@ -86,6 +86,32 @@ class Alone(unittest.TestCase):
             self.assertEqual([each["step"] for each in seen if "eval_loss" in each], [80, 100])
             self.assertIn("checkpoint-50", os.listdir(folder + "/alone"))
 
+    def test_weights_are_loaded_around_peft_s_adapters(self):
+        """The base that another library has saved into a model that has adapters already, and adapters as PEFT saves them."""
+        from frameworks_loops import adapters, llama
+        from peft import get_peft_model
+
+        from atoll.torch import Alone, TorchIsland
+
+        base = llama()
+        torch.nn.init.ones_(base.model.layers[0].self_attn.q_proj.weight)
+        torch.nn.init.ones_(base.lm_head.weight)
+        with tempfile.TemporaryDirectory() as folder:
+            base.save_pretrained(folder + "/base")
+            model, island = get_peft_model(llama(), adapters()), TorchIsland(Alone({}), {})
+            found = island.load(model, folder + "/base", strict=False)
+            self.assertEqual(found.left_over, [])
+            self.assertTrue(all("lora_" in name or "modules_to_save" in name for name in found.missing), found.missing)
+            self.assertEqual(float(model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.weight.mean()), 1.0)
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    torch.nn.init.constant_(parameter, 0.5)
+            model.save_pretrained(folder + "/adapters")
+            again = get_peft_model(llama(), adapters())
+            found = island.load(again, folder + "/adapters", strict=False)
+            self.assertEqual(found.left_over, [])
+            self.assertTrue(all(bool((parameter == 0.5).all()) for parameter in again.parameters() if parameter.requires_grad))
+
 
 class OnIslands(Followed):
     def on_two_islands(self, framework, strategy, launcher="", said="was killed by signal 9", **settings):

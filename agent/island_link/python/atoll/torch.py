@@ -22,6 +22,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import sys
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy
@@ -34,15 +35,16 @@ from ._alone import Alone
 from ._captured import whole_or_captured
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Dataset, Island, LinkError, Refused, Stopped
+from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped
 from ._loader import Loader, one_loader
 from ._join import connect, die_with_parent
 from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
 from ._train import Training, training_of
+from ._weights import Loaded, load
 
-__all__ = ["Alone", "Dataset", "LinkError", "Loader", "Stopped", "TorchIsland", "Training", "join"]
+__all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Stopped", "TorchIsland", "Training", "join"]
 
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
@@ -102,6 +104,21 @@ class TorchIsland(RankedIsland):
             training_of(self).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if metrics:
             self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
+
+    def load(self, model: torch.nn.Module, path: Union[str, os.PathLike[str]], *, strict: bool = True) -> Loaded:
+        """Puts the weights of a safetensors file into the model, before train() or start(), and says what matched, is missing, and is left over.
+        Wrappers' names are left out on both sides: DistributedDataParallel, torch.compile, PEFT, FSDP, Fabric.
+
+        path    a file (`atoll export`'s, for one), or a folder as save_pretrained() writes it
+        strict  refused, and nothing is loaded, where tensors are missing or left over; counts of integers may be missing
+        Errors: Refused for another shape, by its name, and for what is no safetensors file; Misused once the run has begun.
+        """
+        if self._started:
+            raise Misused("island.load(model, path) comes before island.train() and island.start(): the model is the run's from then on")
+        loaded = load(model, os.fspath(path), strict)
+        if self.rank == 0:
+            print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
+        return loaded
 
     def start(
         self,
