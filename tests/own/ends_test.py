@@ -42,7 +42,7 @@ class Ends(Clusters):
     def test_of_two_ranks_with_data_parallel_modules(self):
         with tempfile.TemporaryDirectory() as folder:
             settings = {"folder": folder, "tail": 0, "run": "r"}
-            command = f"{PYTHON} '{HERE}/launch.py' 2 '{HERE}/loops.py' ends"
+            command = f"{PYTHON} -m atoll.ranks 2 '{HERE}/loops.py' ends"
             self.completed(self.local(folder, command, settings, 40, STRATEGIES["streaming-diloco"]))
             self.have_the_exported_model(folder, 40)
 

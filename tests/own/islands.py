@@ -82,7 +82,7 @@ def saved(folder, least, island="island-1"):
 
 
 def loop(name, ranks=1):
-    launch = [*TORCH_PYTHON, str(HERE / "launch.py"), str(ranks)] if ranks > 1 else [*TORCH_PYTHON]
+    launch = [*TORCH_PYTHON, "-m", "atoll.ranks", str(ranks)] if ranks > 1 else [*TORCH_PYTHON]
     return [*launch, str(HERE / "loops.py"), name]
 
 

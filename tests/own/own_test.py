@@ -586,7 +586,7 @@ class Examples(Clusters):
 
     def test_ddp(self):
         with tempfile.TemporaryDirectory() as folder:
-            launch = f"'{HERE}/launch.py' 2 " if LAUNCHES else "-m torch.distributed.run --nproc_per_node 2 "
+            launch = "-m atoll.ranks 2 " if LAUNCHES else "-m torch.distributed.run --nproc_per_node 2 "
             header = self.example(folder, "ddp", "--trainer", self.program("ddp", launch))
         self.assertEqual(header["h.0.mlp.0.weight"]["shape"], [128, 32])
 

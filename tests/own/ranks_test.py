@@ -17,7 +17,7 @@ from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop
 
 import numpy
 from fake_agent import FakeAgent
-from launch import free_port
+from atoll.ranks import free_port
 from gpu_test import Script, comes_early
 
 
@@ -191,7 +191,7 @@ class RanksOfExamples(Clusters):
     """The examples on two islands of two ranks: each rank is killed once, its whole group comes back, and the run ends with the same bits."""
 
     def any_may_be_killed(self, name):
-        launch = f"{shlex.join(TORCH_PYTHON)} '{HERE}/launch.py' 2 '{SOURCE}/examples/pytorch/{name}.py'"
+        launch = f"{shlex.join(TORCH_PYTHON)} -m atoll.ranks 2 '{SOURCE}/examples/pytorch/{name}.py'"
         digests = []
         for rank in (None, 0, 1):
             with self.subTest(rank=rank), tempfile.TemporaryDirectory() as folder:

@@ -290,9 +290,9 @@ class Programs(Stranger):
         options, library = [], SOURCE / "agent/island_link/python"
         for name in self.NAMES:
             machine.do(f"mkdir -p /srv/{name} && cat > /srv/{name}/train.py", input=(SOURCE / f"examples/pytorch/{name}.py").read_text() + "\nimport os\n" + KEEP)
-            machine.do(f"cp {SOURCE}/examples/pytorch/gpt_model.py {SOURCE}/tests/own/launch.py /srv/{name}")
+            machine.do(f"cp {SOURCE}/examples/pytorch/gpt_model.py /srv/{name}")
             machine.do(f"sed 's#^command = .*##' {SOURCE}/examples/pytorch/{name}.toml > {name}.toml")
-            launch = "launch.py 2 " if name == "ddp" else ""
+            launch = "-m atoll.ranks 2 " if name == "ddp" else ""
             if name != "gpt":
                 options.append(f"--trainer {name}='python3 {launch}/srv/{name}/train.py' --trainer-folder {name}=/srv/{name}")
             options.append(f"--trainer-env {name}=PYTHONPATH={library}")
@@ -366,7 +366,7 @@ class Programs(Stranger):
 
     def alone(self, machine, name):
         """How far the same program, started without an agent, is from the export of its run on one island."""
-        launch = "launch.py 2 " if name == "ddp" else ""
+        launch = "-m atoll.ranks 2 " if name == "ddp" else ""
         steps = int(re.search(r"(?m)^steps = (\d+)", (machine.home / f"{name}.toml").read_text()).group(1))
         plain = re.sub(r'"steps": \d+', f'"steps": {steps}', machine.do(f"cat /srv/{name}/train.py"))
         self.assertIn(f"steps={steps})" if name != "gpt" else f'"steps": {steps}', plain)

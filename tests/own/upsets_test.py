@@ -33,7 +33,7 @@ class BadBatches(Clusters):
         for rank in (0, 1):
             with self.subTest(rank), tempfile.TemporaryDirectory() as folder:
                 settings = {"folder": folder, "bad": 24, "what": "batch", "rank": rank}
-                command = f"{PYTHON} '{HERE}/launch.py' 2 '{HERE}/loops.py' bad_batch"
+                command = f"{PYTHON} -m atoll.ranks 2 '{HERE}/loops.py' bad_batch"
                 document = self.completed(self.local(folder, command, settings, 60, STRATEGIES["diloco"], pace=20.0))
                 self.assertEqual(document["run"]["state"], "completed", document["run"]["reason"])
                 warnings = [warning["text"] for warning in document["warnings"]]

@@ -19,7 +19,7 @@ WITHOUT = {key: value for key, value in os.environ.items() if key != "ATOLL_ISLA
 class WithoutAgent(unittest.TestCase):
     def loop(self, *arguments, ranks=1):
         """`loops.py alone …`: what it is told on standard error, and its parameters."""
-        launch = [str(HERE / "launch.py"), str(ranks)] if ranks > 1 else []
+        launch = ["-m", "atoll.ranks", str(ranks)] if ranks > 1 else []
         command = [PYTHON, *launch, str(HERE / "loops.py"), "alone", *map(str, arguments)]
         said = subprocess.run(command, env=WITHOUT, capture_output=True, text=True, timeout=120)
         self.assertEqual(said.returncode, 0, said.stderr)
