@@ -146,6 +146,11 @@ def _load() -> ctypes.CDLL:
     raise LinkError("libatoll_trainer.so is not found; install Atoll, or set ATOLL_TRAINER_LIBRARY to the file: " + "; ".join(failures))
 
 
+def path_of_library() -> str:
+    """What a program would take. Errors: LinkError, or AttributeError for one of another version."""
+    return str(_load()._name)
+
+
 class Trainer:
     """One connection to an agent."""
 
