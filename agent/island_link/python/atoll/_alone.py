@@ -47,7 +47,7 @@ class Alone:
             raise Refused(f"every is {every}; the steps from one evaluation to the next are at least one")
         self._every, self._folder = every, folder
         resume = self._newest() if folder else None
-        self.configuration = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": resume, **configuration}
+        self.configuration: dict[str, Any] = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": resume, **configuration}
         self._steps = self.configuration.get("training", {}).get("steps")
         self._step, self._position = (resume["step"], resume["position"]) if resume else (0, 0)
         self._told = self._step  # the step after which all was told and saved
@@ -60,7 +60,7 @@ class Alone:
 
     # ---- what an agent's link has
 
-    def declare(self, parameters: Sequence[tuple], description: Optional[str]) -> tuple:
+    def declare(self, parameters: Sequence[tuple[Any, ...]], description: Optional[str]) -> tuple[Any, ...]:
         return numpy.zeros(0, numpy.float32), []
 
     def ready(self, tokens_available: int) -> None:

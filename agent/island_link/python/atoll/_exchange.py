@@ -25,7 +25,7 @@ class ExchangeIsland(Island):
     """Trees of arrays (dicts, lists and tuples): `flatten` gives (names, leaves) and `rebuild` the same tree of other leaves. `kinds` says of each leaf
     what it is: 0 if it is trained, else how a buffer is shared; None of what is this island's own: it is saved and restored, and nobody else has it."""
 
-    running = False  # whether another step is wanted
+    running: bool = False  # whether another step is wanted
 
     def __init__(self, trainer: Any, defaults: Mapping[str, Any], flatten: Callable[..., Any], rebuild: Callable[..., Any], kinds: Callable[..., Any] = _all_trained):
         super().__init__(trainer, defaults)
@@ -101,7 +101,7 @@ class ExchangeIsland(Island):
         self._arrays[index] = (new if alpha == 0 else numpy.float32(alpha) * array.astype(numpy.float32) + numpy.float32(1 - alpha) * new).astype(array.dtype)
         self._changed = True
 
-    def reduce_gradients(self, loss, samples, tokens=None):
+    def reduce_gradients(self, loss: Any, samples: int, tokens: Optional[int] = None) -> None:
         raise Misused("exchange() works with strategies that exchange parameters, not gradients")
 
     def _to_save(self, beside):

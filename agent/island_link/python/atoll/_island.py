@@ -97,7 +97,8 @@ class Island:
 
     def __init__(self, trainer: Any, defaults: Mapping[str, Any]):
         self._trainer = trainer
-        configuration = self.configuration = trainer.configuration
+        self.configuration: Mapping[str, Any] = trainer.configuration
+        configuration = self.configuration
         own = configuration.get("trainer") or {}
         data = configuration.get("data") or {}
         self.settings: dict[str, Any] = {**defaults, **own.get("settings", {})}
@@ -107,11 +108,13 @@ class Island:
         self.deal(data)
         self.files: list[str] = data.get("files", [])
         self.training: dict[str, Any] = configuration.get("training") or {}
-        self.step = 0
-        self.position = 0
-        self.progress = 0.0
-        self.complete = self.first = False
-        self.rank, self.ranks = 0, 1
+        self.step: int = 0
+        self.position: int = 0
+        self.progress: float = 0.0
+        self.complete: bool = False
+        self.first: bool = False
+        self.rank: int = 0
+        self.ranks: int = 1
         self._gradients = configuration.get("payload") == "gradient"
         self._tokens_per_sample: int = own.get("tokens_per_sample", 1)
         self._entries: dict[int, list[library.Entry]] = {}
@@ -201,7 +204,7 @@ class Island:
         self,
         names: Sequence[str],
         shapes: Sequence[Sequence[int]],
-        blocks,
+        blocks: Any,
         description: Optional[str],
         samples: int,
         buffers: Optional[Sequence[int]] = None,  # 0: trained
@@ -273,7 +276,7 @@ class Island:
         """What of the data is this island's, as its agent says; it says so anew when islands come and go."""
         self.part: int = data.get("part", 0)
         self.parts: int = data.get("parts", 1)
-        self.share = Share(data)
+        self.share: Share = Share(data)
         self._news: Optional[Mapping[str, Any]] = data  # for the other ranks
 
     @property

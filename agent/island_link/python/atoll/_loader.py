@@ -56,7 +56,8 @@ class Loader:
         if batch_size < 1:
             raise Refused(f"batch_size is {batch_size}; a batch has at least one sample")
         self._island, self._size, self._by_pass = island, batch_size * island.ranks, False
-        self.dataset, self.batch_size = dataset, batch_size
+        self.dataset: Any = dataset
+        self.batch_size: int = batch_size
         self._batches = _Batches(island, Dataset(dataset, island, shuffle), self._size)
         # A generator of its own: a worker's seed is not drawn from the program's, so that one that goes on draws the same.
         seeds = torch.Generator().manual_seed(island.seed)

@@ -22,7 +22,7 @@ class NumpyIsland(Island):
         evaluate: Optional[Callable[[], Any]] = None,
         gradients: Optional[Mapping[str, numpy.ndarray]] = None,
         samples: int = 0,
-        blocks=None,
+        blocks: Any = None,
         description: Optional[str] = None,
     ) -> None:
         """Declares the parameters, by name, arrays of float64, float32 or float16 of any shape, and goes on from a checkpoint if there is one.

@@ -92,6 +92,12 @@ class RankedIsland(Island):
     _device: Any
     _training: Any  # island.train()'s, while it is open
 
+    rank: int
+    ranks: int
+    step: int
+    position: int
+    progress: float
+
     def __init__(self, trainer: Any, defaults: Mapping[str, Any], rank: int, ranks: int, talk: Any):
         super().__init__(trainer, defaults)
         self.rank, self.ranks = rank, ranks

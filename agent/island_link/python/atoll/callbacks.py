@@ -17,21 +17,24 @@ A loop whose data the program has cut itself, to island.part of island.parts, sa
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
 from ._island import Refused
 
-try:
-    from transformers import TrainerCallback as _HuggingFace
-except ImportError:
-    _HuggingFace = object  # the protocol is methods by name
-try:
-    from lightning.pytorch import Callback as _Lightning
-except ImportError:
+if TYPE_CHECKING:  # which have their bases' methods by name
+    _HuggingFace = _Lightning = object
+else:
     try:
-        from pytorch_lightning import Callback as _Lightning
+        from transformers import TrainerCallback as _HuggingFace
     except ImportError:
-        _Lightning = object
+        _HuggingFace = object
+    try:
+        from lightning.pytorch import Callback as _Lightning
+    except ImportError:
+        try:
+            from pytorch_lightning import Callback as _Lightning
+        except ImportError:
+            _Lightning = object
 
 __all__ = ["HuggingFaceCallback", "LightningCallback", "attach"]
 
@@ -97,7 +100,7 @@ class HuggingFaceCallback(_Follower, _HuggingFace):
         if trainer is None:
             _refuse_whole_data(island, data)
 
-    def on_train_begin(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **rest):
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, lr_scheduler: Any = None, **rest: Any) -> None:
         from ._schedule import scheduler_in
 
         if getattr(state, "global_step", 0) > 0:
@@ -113,16 +116,16 @@ class HuggingFaceCallback(_Follower, _HuggingFace):
                 setattr(self._trainer, name, self._island.step)
         self._follow(state, control, goes_on)
 
-    def on_step_end(self, args, state, control, **rest):
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         stops = control.should_training_stop
         self._follow(state, control, self._stepped(), stops)
 
-    def on_evaluate(self, args, state, control, **rest):
+    def on_evaluate(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """An early stop, which another callback has said before."""
         if self._training is not None and self._training.open:
             self._follow(state, control, True, control.should_training_stop)
 
-    def on_train_end(self, args, state, control, **rest):
+    def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         self._end()
 
     def _follow(self, state: Any, control: Any, goes_on: bool, stops: bool = False) -> None:
@@ -206,7 +209,7 @@ class LightningCallback(_Follower, _Lightning):
         if island._loader is None:
             _refuse_whole_data(island, data)
 
-    def on_train_start(self, trainer, pl_module):
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         from ._schedule import scheduler_in
 
         loader = self._island._loader
@@ -231,19 +234,19 @@ class LightningCallback(_Follower, _Lightning):
             if steps < (self._island.training.get("steps") or 0):
                 _refuse_end(self._island, f"max_epochs={epochs}, of this island's data,", steps)
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None and self._training.open:
             self._island.log(loss=loss * getattr(trainer, "accumulate_grad_batches", 1))  # by which Lightning has divided it
         self._go_on(trainer, self._stepped())
 
-    def on_validation_end(self, trainer, pl_module):
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """An early stop, which another callback has said before."""
         if self._training is not None and self._training.open and trainer.should_stop:
             self._island.enough("a callback of the Trainer has stopped the training")
             trainer.should_stop = False
 
-    def on_train_end(self, trainer, pl_module):
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._end()
 
     def _go_on(self, trainer: Any, goes_on: bool) -> None:

@@ -158,7 +158,7 @@ class TorchIsland(RankedIsland):
         elif isinstance(model, (list, tuple)):
             model = torch.nn.ModuleList(model)
         self._model, self._optimizer, self._user_evaluate = _bare(model), optimizer, evaluate
-        self.state = {} if state is None else state
+        self.state: Any = {} if state is None else state
         _state.check(self.state)
         for path, one, _ in _state.leaves(self._optimizer, "optimizer"):
             if one is not None and not hasattr(one, "param_groups"):
