@@ -31,7 +31,7 @@ functions without caller  10  functions in the headers of strategies and transpo
 structure fields          38  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
 flat files                67  files in one folder, at most
-product lines         108800  lines of the product's sources
+product lines         109200  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
 """
 

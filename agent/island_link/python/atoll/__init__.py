@@ -8,9 +8,9 @@ docs/own-trainer.md of Atoll begins with the loop and a table of the ways that p
 """
 
 from ._alone import Alone
-from ._island import Dataset, Island, Stopped
+from ._island import Dataset, Island, Misused, Refused, Stopped
 from ._library import LinkError
 from ._numpy import NumpyIsland, join
 
-__all__ = ["Alone", "Dataset", "Island", "LinkError", "NumpyIsland", "Stopped", "join"]
+__all__ = ["Alone", "Dataset", "Island", "LinkError", "Misused", "NumpyIsland", "Refused", "Stopped", "join"]
 __version__ = "0.1.0"

@@ -15,9 +15,10 @@ from typing import Any, Mapping, Optional
 import jax
 
 from ._exchange import ExchangeIsland
+from ._island import LinkError, Misused, Refused
 from ._join import connect
 
-__all__ = ["join"]
+__all__ = ["ExchangeIsland", "LinkError", "Misused", "Refused", "join"]
 
 
 # Flax's names for what is no parameter, by name, for it does not have to be installed.

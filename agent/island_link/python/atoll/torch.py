@@ -44,7 +44,7 @@ from ._shards import ShardedArena, is_sharded, like, local, plain
 from ._train import Training, training_of
 from ._weights import Loaded, load
 
-__all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Stopped", "TorchIsland", "Training", "join"]
+__all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Misused", "Refused", "Stopped", "TorchIsland", "Training", "join"]
 
 _BESIDE_STEPS = library.REPORT, library.WRITE, library.WRITE_GRADIENT, library.FETCH, library.MERGE, library.READ_GRADIENT
 
