@@ -6,6 +6,7 @@ they are not there.
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ environment.enter("torch", "transformers", "accelerate", "lightning", "peft", "t
 
 import torch
 from followed import STRATEGIES, Followed
-from islands import ATOLL, HERE, PYTHON, tensors_of
+from islands import ATOLL, HERE, PYTHON, SOURCE, Clusters, tensors_of
 
 STEPS = 100
 LAUNCH = "-m accelerate.commands.launch --cpu --num_processes {} --num_machines 1 --mixed_precision no --dynamo_backend no"
@@ -172,6 +173,38 @@ class Tuned(OnIslands):
             for each in trained:
                 self.assertIn("mean_token_accuracy", each)
                 self.assertFalse([name for name in each if name.startswith("eval_")], each)
+
+
+@unittest.skipUnless(ATOLL, "the executable is not given")
+class Examples(Clusters):
+    """The programs that people copy, as they stand, on two islands, with a kill -9 in the middle of each."""
+
+    HERE = SOURCE / "examples/huggingface"
+
+    def ran(self, folder, name, **settings):
+        """The file that the run exports."""
+        text = (self.HERE / f"{name}.toml").read_text().replace("[training]\n", "[training]\nmax_steps_per_second = 20\n")
+        given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+        path = pathlib.Path(folder, "run.toml")
+        path.write_text(text.replace("[trainer.settings]\n", "[trainer.settings]\n" + given))
+        process = self.start(folder, str(path), "--trainer", f"{name}={PYTHON} '{self.HERE}/{name}.py'")
+        self.goes_on(folder, process, f"{name}.py", "the trainer ")
+        return folder + "/model.safetensors"
+
+    def test_a_model_is_pretrained_fine_tuned_and_speaks(self):
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            base = first + "/pretrained"
+            exported = tensors_of(self.ran(first, "pretrain", out=base))
+            written = tensors_of(base + "/model.safetensors")
+            self.assertEqual(set(written), set(exported))
+            for name, values in exported.items():
+                self.assertTrue((written[name] == values).all(), name)
+            adapters = self.ran(second, "finetune", base=base, out=second + "/adapters")
+            self.assertTrue(all("lora_" in name for name in tensors_of(adapters)))
+            command = [PYTHON, str(self.HERE / "generate.py"), base, adapters, "def "]
+            done = subprocess.run(command, env=WITHOUT, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+            self.assertTrue(done.stdout.startswith("def "), done.stdout)
 
 
 if __name__ == "__main__":

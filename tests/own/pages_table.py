@@ -126,6 +126,7 @@ EXAMPLES = {
     "pytorch/fsdp.py": Elsewhere("tests/own/ranks_test.py any_may_be_killed(\"fsdp\")"),
     "pytorch/fsdp.toml": Elsewhere("tests/own/ranks_test.py examples/pytorch/{name}.toml"),
     "pytorch/cpu_streams.py": Elsewhere("tests/own/ranks_test.py any_may_be_killed(\"fsdp\")"),
+    "huggingface/*": Elsewhere("tests/own/frameworks_test.py examples/huggingface"),
     "jax/fit.py": Elsewhere("tests/own/own_test.py self.program(\"fit\""),
     "jax/fit.toml": Elsewhere("tests/own/own_test.py kind=\"jax\""),
 }
