@@ -128,7 +128,7 @@ class ScriptedIslands : public atl::ControlServer {
       return;
     }
     const atl::Round round = island.initialised ? island.committed.next() : atl::Round(0);
-    put(i, atl::Ready{island.run, island.epoch, round, 20'480, 10, 2.0, 0.1, digest_of(island.committed)});
+    put(i, atl::Ready{island.run, island.epoch, round, digest_of(island.committed), {20'480, 10, 2.0, 0.1}});
   }
   void take(std::size_t i, const atl::Invite& invite) {
     Island& island = islands_[i];

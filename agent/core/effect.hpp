@@ -148,8 +148,7 @@ struct FormInitialState {
 struct FormContribution {
   RunId run;
   Round round;
-  std::uint32_t fragment = 0;
-  PublishFacts facts = {};  // go into the checkpoints that this round is in flight for
+  ContributionFacts facts = {};  // as the trainer published it; they go into the checkpoints that this round is in flight for
 };
 // A round closed before this contribution to it was there: it is one to the round `to` now; 0: to none, it is dropped. No answer.
 struct PostponeContribution {
@@ -166,11 +165,8 @@ struct BeginExchange {
   Attempt attempt;
   std::uint32_t fragment = 0;
   std::vector<Member> members;
-  std::vector<std::uint64_t> tokens;
+  ExchangeTerms terms;                       // nothing in short
   std::optional<Duration> stall_after = {};  // a peer that delivers nothing for so long has failed; empty: as the engine was set
-  std::vector<std::uint8_t> shares = {};     // per member: 0: it owns no shard; empty: everybody owns one
-  std::vector<std::uint64_t> steps = {};     // per member: behind its tokens
-  std::vector<double> norms = {};            // per member: of its contribution
 };
 // Whom this island meets in a round to come is known: serve them its outer parameters of the fragment and read theirs, beside the inner
 // steps. In place of one for another epoch, unless that one is bound by a promise. No answer.

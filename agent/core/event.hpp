@@ -80,15 +80,12 @@ struct TrainerPublished {
   RunId run;
   std::uint64_t incarnation = 0;
   Round round;
-  std::uint32_t fragment = 0;
   Step step;
   std::uint64_t position = 0;
-  std::uint64_t tokens = 0;  // tokens and steps since this fragment's previous publish
-  std::uint64_t steps = 0;
-  double training_loss = kNotMeasured;  // mean of those steps; NaN: not finite or none
-  bool nonfinite = false;               // a loss or gradient of those steps was not finite
-  double local_loss = kNotMeasured;     // validation; NaN: not asked
-  std::optional<Step> bad_step = {};    // the first whose loss was not finite, where the trainer says it
+  ContributionFacts facts = {};      // its fragment; tokens and steps since that one's previous publish, and the loss, NaN where not finite
+  bool nonfinite = false;            // a loss or gradient of those steps was not finite
+  double local_loss = kNotMeasured;  // validation; NaN: not asked
+  std::optional<Step> bad_step = {};  // the first whose loss was not finite, where the trainer says it
 };
 // A MergeOrder is done: the trainer has taken the round's result.
 struct TrainerMerged {
@@ -157,9 +154,7 @@ struct ContributionFormed {
   static constexpr Addressee kTo = Addressee::engine;
   RunId run;
   Round round;
-  double norm = 0;
-  Round base = {};  // whose result it is formed against
-  std::uint64_t fingerprint = 0;
+  ContributionFacts facts = {};  // those of the order, with what the engine found: norm, base and fingerprint
 };
 // Not finite (corrupt), say. The round goes on without it.
 struct ContributionFailed {

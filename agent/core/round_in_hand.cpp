@@ -5,7 +5,7 @@ namespace atl::agent {
 RoundInHand::RoundInHand(const RunId& run, Round number, std::uint32_t fragment) {
   ready_.run = run;
   ready_.round = number;
-  ready_.fragment = fragment;
+  ready_.facts.fragment = fragment;
   published_as_ = number;
 }
 
@@ -34,39 +34,23 @@ std::optional<Message> RoundInHand::said(Epoch epoch, const Digest& digest) cons
   return std::nullopt;
 }
 
-void RoundInHand::describe(const PublishFacts& facts, std::uint64_t sequences) {
-  ready_.tokens = facts.tokens;
-  ready_.steps = facts.steps;
-  ready_.training_loss = facts.training_loss;
-  ready_.data = facts.data;
-  ready_.overwritten = facts.overwritten;
-  ready_.sequences = sequences;
-}
-
-void RoundInHand::weigh(std::uint64_t tokens, double training_loss) {
-  ready_.tokens = tokens;
-  ready_.training_loss = training_loss;
-}
-
 void RoundInHand::form(double norm, Round base, std::uint64_t fingerprint) {
   phase_ = Phase::formed;
-  ready_.norm = norm;
-  ready_.base = base;
-  ready_.fingerprint = fingerprint;
+  reform(norm, base);
+  ready_.facts.fingerprint = fingerprint;
 }
 
 void RoundInHand::resume(const PendingRound& pending) {
-  describe(pending.facts, ready_.sequences);
-  form(pending.norm, pending.base);
-  trained_from_ = pending.base;
+  describe(pending.facts);
+  phase_ = Phase::formed;
+  trained_from_ = pending.facts.base;
 }
 
 void RoundInHand::withdraw(Epoch epoch, Error error) {
   phase_ = Phase::withdrawn;
   withdrawn_ = true;
   const Fate fate = fate_of(error);
-  withdrawal_ =
-      Withdrawn{ready_.run, epoch, ready_.round, std::move(error), ready_.data, ready_.fragment, fate, ready_.tokens, ready_.overwritten};
+  withdrawal_ = Withdrawn{ready_.run, epoch, ready_.round, std::move(error), fate, accounted(ready_.facts)};
 }
 
 void RoundInHand::postpone(Round to) {

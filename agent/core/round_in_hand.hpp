@@ -37,7 +37,7 @@ class RoundInHand {
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] bool is(Phase phase) const { return phase_ == phase; }
   [[nodiscard]] Round number() const { return ready_.round; }
-  [[nodiscard]] std::uint32_t fragment() const { return ready_.fragment; }
+  [[nodiscard]] std::uint32_t fragment() const { return ready_.facts.fragment; }
   // The newest heard of.
   [[nodiscard]] Attempt attempt() const { return attempt_; }
   // The contribution does not count.
@@ -50,7 +50,8 @@ class RoundInHand {
   [[nodiscard]] bool checkpoint() const { return checkpoint_; }
   // In which the group was drawn, where members commit among themselves.
   [[nodiscard]] Epoch group_epoch() const { return group_epoch_; }
-  [[nodiscard]] const atl::Ready& ready() const { return ready_; }
+  // Of its contribution.
+  [[nodiscard]] const ContributionFacts& facts() const { return ready_.facts; }
   // Of an exchange that is done.
   [[nodiscard]] const Exchanged& exchanged() const { return exchanged_; }
   // An exchange has begun, or is done.
@@ -58,17 +59,15 @@ class RoundInHand {
   // What the coordinator has to hear of it, if anything. digest: of the outer state now.
   [[nodiscard]] std::optional<Message> said(Epoch epoch, const Digest& digest) const;
 
-  // What the trainer said with its publish. sequences: of an epoch of the part.
-  void describe(const PublishFacts& facts, std::uint64_t sequences);
-  // It merges all islands' outer parameters: what they weigh.
-  void weigh(std::uint64_t tokens, double training_loss);
+  // As it was published.
+  void describe(const ContributionFacts& facts) { ready_.facts = facts; }
   // base: the round whose result it is formed against, where rounds close with a quorum.
   void form(double norm, Round base = {}, std::uint64_t fingerprint = 0);
   // It is formed against a newer result, while its round is being exchanged without it.
   void reform(double norm, Round base) {
-    ready_.norm = norm;
-    ready_.base = base;
-    ready_.fingerprint = 0;
+    ready_.facts.norm = norm;
+    ready_.facts.base = base;
+    ready_.facts.fingerprint = 0;
   }
   // It came formed, with a checkpoint.
   void resume(const PendingRound& pending);
@@ -82,12 +81,12 @@ class RoundInHand {
   // fragment were missed.
   void train_from(Round base) { trained_from_ = base; }
   [[nodiscard]] Round trained_from() const { return trained_from_; }
-  void age(std::uint32_t missed) { ready_.staleness = missed; }
+  void age(std::uint32_t missed) { ready_.facts.staleness = missed; }
   // The attempt under way counts the contribution.
   void count(bool counts) { counts_ = counts; }
   [[nodiscard]] bool counts() const { return counts_; }
   // The samples that it holds are counted with another contribution, which the trainer made later.
-  void count_data() { ready_.data.from = ready_.data.to; }
+  void count_data() { ready_.facts.data.from = ready_.facts.data.to; }
   // Its members commit it, and the contribution does not count.
   void reject() { withdrawn_ = true; }
   void begin_exchange(Attempt attempt, Epoch group_epoch = {});

@@ -76,14 +76,14 @@ void Rounds::checkpoint_early(Round round) {
 std::uint64_t Rounds::published_to(std::uint64_t counted) const {
   std::uint64_t published = counted;
   for (const auto& [number, round] : rounds_) {
-    published = round.receives() ? published : std::max(published, round.ready().data.to);
+    published = round.receives() ? published : std::max(published, round.facts().data.to);
   }
   return published;
 }
 
 bool Rounds::overlap(std::uint32_t part, std::uint64_t counted) const {
   return settings_.counted_by_all && std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& item) {
-           const DataRange& data = item.second.ready().data;
+           const DataRange& data = item.second.facts().data;
            return data.sequences() > 0 && data.part == part && data.from < counted && !item.second.is(RoundInHand::Phase::applying);
          });
 }
@@ -121,7 +121,8 @@ bool Rounds::follows(const PendingRound& round, Round committed, std::uint32_t p
 // Where rounds close with a quorum each contribution stands alone.
 bool Rounds::goes_on(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const {
   const DataRange& data = round.facts.data;
-  return round.round > committed && data.part == part && (data.sequences() == 0 || data.from >= counted) && !contributes(round.fragment);
+  return round.round > committed && data.part == part && (data.sequences() == 0 || data.from >= counted) &&
+         !contributes(round.facts.fragment);
 }
 
 void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, std::uint32_t part, std::uint64_t counted) {
@@ -131,12 +132,12 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
   bool whole = true;
   for (const PendingRound& round : pending) {
     if (settings_.resume == Resume::each ? goes_on(round, committed, part, counted) : whole && follows(round, committed, part, counted)) {
-      add(round.round, round.fragment).resume(round);
+      add(round.round, round.facts.fragment).resume(round);
       continue;
     }
     // After one that was withdrawn, or of samples that are not this island's any more, the rounds from there on are published again.
     whole = false;
-    tell_dropped(round.round, round.fragment, round.facts);
+    tell_dropped(round.round, round.facts);
     if (settings_.dropped_by_word) {
       out_->effect(PostponeContribution{terms_->id, round.round, Round(0)});
     }
@@ -145,10 +146,10 @@ void Rounds::resume(const std::vector<PendingRound>& pending, Round committed, s
 }
 
 // A round that was committed with the contribution meanwhile is known to the coordinator, which then counts it there.
-void Rounds::tell_dropped(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+void Rounds::tell_dropped(Round round, const ContributionFacts& facts) {
   if (settings_.counted_by_all && facts.tokens + facts.overwritten > 0) {
     const Error why{Code::unavailable, "it was in hand when its island went on from another state"};
-    out_->send(Withdrawn{terms_->id, Epoch(0), round, why, facts.data, fragment, Fate::dropped, facts.tokens, facts.overwritten});
+    out_->send(Withdrawn{terms_->id, Epoch(0), round, why, Fate::dropped, accounted(facts)});
   }
 }
 
@@ -172,7 +173,7 @@ void Rounds::apply(Round number, bool behind) {
 
 void Rounds::count_data(const DataRange& counted) {
   for (auto& [number, round] : rounds_) {
-    if (!round.receives() && round.ready().data.part == counted.part && round.ready().data.to <= counted.to) {
+    if (!round.receives() && round.facts().data.part == counted.part && round.facts().data.to <= counted.to) {
       round.count_data();
     }
   }
@@ -216,8 +217,8 @@ void Rounds::drop() {
     if (round.in_exchange()) {
       out_->effect(CancelExchange{terms_->id, number, round.attempt()});
     }
-    if (const atl::Ready& said = round.ready(); !round.receives() && !round.withdrawn() && !round.is(RoundInHand::Phase::applying)) {
-      tell_dropped(number, round.fragment(), {said.tokens, said.steps, said.training_loss, said.data, said.overwritten});
+    if (!round.receives() && !round.withdrawn() && !round.is(RoundInHand::Phase::applying)) {
+      tell_dropped(number, round.facts());
     }
     if (settings_.dropped_by_word && !round.receives()) {
       out_->effect(PostponeContribution{terms_->id, number, Round(0)});

@@ -133,7 +133,7 @@ class Rounds {
     std::vector<float> projection;
   };
 
-  void tell_dropped(Round round, std::uint32_t fragment, const PublishFacts& facts);
+  void tell_dropped(Round round, const ContributionFacts& facts);
   [[nodiscard]] bool follows(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const;
   [[nodiscard]] bool goes_on(const PendingRound& round, Round committed, std::uint32_t part, std::uint64_t counted) const;
 

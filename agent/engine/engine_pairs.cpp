@@ -50,7 +50,7 @@ void SyncEngine::State::carry_out(const MeetPartner& order) {
     return;
   }
   const Contribution* contribution = open->run->contribution(order.round);
-  if (!order.withdrawn && (contribution == nullptr || contribution->fragment != order.fragment)) {
+  if (!order.withdrawn && (contribution == nullptr || contribution->facts.fragment != order.fragment)) {
     say(ExchangeBroke{
         order.run, order.round, order.attempt, {}, {Code::conflict, "this island has no contribution to " + round_text(order.round)}});
     return;
@@ -127,7 +127,7 @@ void SyncEngine::State::carry_out(const FormMergeContribution& order) {
     say(ContributionFailed{order.run, order.round, contribution.error()});
   } else {
     reach(RoundPhase::before_send, order.round);
-    say(ContributionFormed{order.run, order.round, 0});
+    say(ContributionFormed{order.run, order.round, {.fragment = order.fragment}});
   }
 }
 

@@ -12,7 +12,7 @@ namespace atl {
 Status IslandRun::start_of(std::uint32_t fragment, const island_link::Fragment& range, std::span<float> start) const {
   ByteView newest;
   for (const auto& [round, contribution] : contributions_) {
-    newest = round > round_ && contribution.fragment == fragment ? contribution.encoded.bytes : newest;
+    newest = round > round_ && contribution.facts.fragment == fragment ? contribution.encoded.bytes : newest;
   }
   return own_start_->start(fragment, newest, *layout_, parameters_.floats().subspan(range.offset, range.count), start);
 }
@@ -37,8 +37,8 @@ Status IslandRun::hand_over(Round round, std::uint32_t fragment) {
 // No result comes before the trainer trains on: its next contribution begins where this one ends, as the others decode it, so that what a
 // codec took from it is in the next.
 Status IslandRun::go_on_from_published(const Contribution& formed, const island_link::Fragment& range) {
-  ATOLL_TRY(keep_base(formed.fragment, range));
-  const std::span<float> base = bases_.at(formed.fragment).parameters.floats();
+  ATOLL_TRY(keep_base(formed.facts.fragment, range));
+  const std::span<float> base = bases_.at(formed.facts.fragment).parameters.floats();
   ATOLL_ASSIGN(const FloatBuffer before, FloatBuffer::make(base.size()));
   std::ranges::copy(base, before.floats().begin());
   return eager_start({composition_.codec, formed.encoded.bytes, 1.0F, {}}, OuterOptimizer{OuterOptimizerKind::sgd, 1.0, 0.0},
@@ -52,7 +52,7 @@ Status IslandRun::restore_starts() {
     const island_link::Fragment& range = layout_->fragments()[fragment];
     ATOLL_TRY(keep_base(fragment, range));
     const auto first = std::ranges::find_if(
-        contributions_, [&](const auto& item) { return item.second.fragment == fragment && own_start_->is_first(item.first); });
+        contributions_, [&](const auto& item) { return item.second.facts.fragment == fragment && own_start_->is_first(item.first); });
     if (first != contributions_.end()) {
       ATOLL_TRY(go_on_from_published(first->second, range));
       continue;

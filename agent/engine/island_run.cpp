@@ -201,14 +201,15 @@ Result<Payload> IslandRun::encode_contribution(Round round, const island_link::F
   return Payload{*buffer, buffer};
 }
 
-Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+Result<Contribution> IslandRun::form_contribution(Round round, ContributionFacts facts) {
   if (!has_state_ || !arena_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to form a contribution against"};
   }
+  const std::uint32_t fragment = facts.fragment;
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto where = "the contribution of island " + island_.text + " to round " + std::to_string(round.value);
   if (apart_) {
-    Result<Contribution> apart = form_apart(round, range, fragment, facts);
+    Result<Contribution> apart = form_apart(round, range, facts);
     if (!apart) {
       return with_context(apart.error(), where);
     }
@@ -223,11 +224,11 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     if (!summary) {
       return with_context(summary.error(), where);
     }
-    const std::uint64_t fingerprint = fingerprint_of(local);
+    facts.fingerprint = fingerprint_of(local);
+    facts.base = older == bases_.end() ? round_ : older->second.round;
     ATOLL_ASSIGN(Payload encoded, encode_contribution(round, range));
-    ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary->norm, encoded.bytes));
-    contributions_[round] = Contribution{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
-    contributions_[round].fingerprint = fingerprint;
+    ATOLL_ASSIGN(facts.norm, counted_norm(round, range, fragment, summary->norm, encoded.bytes));
+    contributions_[round] = Contribution{facts, std::move(encoded)};
   }
   if (watch_) {
     watch_->take(fragment, arena_->range(range));
@@ -244,7 +245,10 @@ Result<Contribution> IslandRun::form_contribution(Round round, std::uint32_t fra
     if (const Status kept = keep_pending(checkpoint, round, formed); !kept) {
       begun.failure = begun.failure ? begun.failure : std::optional<Error>(kept.error());
     } else {
-      begun.pending.push_back({round, fragment, formed.norm, facts, apart_ ? std::min(formed.base, checkpoint) : formed.base});
+      begun.pending.push_back({round, formed.facts});
+      if (apart_) {
+        begun.pending.back().facts.base = std::min(formed.facts.base, checkpoint);
+      }
     }
   }
   return formed;
@@ -273,7 +277,7 @@ Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
   auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
-  return contributions_[round] = Contribution{fragment, 0, Payload{*buffer, buffer}, {}, round_};
+  return contributions_[round] = Contribution{{.fragment = fragment, .base = round_}, Payload{*buffer, buffer}};
 }
 
 Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {

@@ -46,13 +46,10 @@ namespace atl {
 
 // What an island sends into a round, retained until the round is committed.
 struct Contribution {
-  std::uint32_t fragment = 0;
-  double norm = 0;  // before it is encoded, all of it; with radial_directional of what is decoded, without buffers
+  // norm: before it is encoded, all of it; with radial_directional of what is decoded, without buffers. fingerprint: before it is encoded.
+  ContributionFacts facts;
   Payload encoded;
-  PublishFacts facts;
-  Round base = {};                                  // the outer state against which it was formed is that of this round
   std::shared_ptr<std::vector<float>> values = {};  // where it may be formed anew against a newer one (Anchor::newest): before encoding
-  std::uint64_t fingerprint = 0;                    // fingerprint_of it, before it is encoded; 0: none
 };
 
 // Where a trainer is in the data.
@@ -111,7 +108,7 @@ class IslandRun {
   // ---- rounds
   // From what the trainer published. It is also written into the checkpoints that are begun and not finished.
   // Errors: conflict without state or arena; corrupt if it is not finite: the residual is unchanged then.
-  Result<Contribution> form_contribution(Round round, std::uint32_t fragment, const PublishFacts& facts = {});
+  Result<Contribution> form_contribution(Round round, ContributionFacts facts);
   // The island's own outer parameters as its contribution to a round that merges all islands' into one model; in float32. Part of no
   // checkpoint: it can be formed again.
   Result<Contribution> form_merge_contribution(Round round, std::uint32_t fragment);
@@ -202,7 +199,7 @@ class IslandRun {
   Status restore_starts();
   void advance_to(Round round, const Digest& digest, std::uint32_t fragment);
   Result<Payload> encode_contribution(Round round, const island_link::Fragment& range);
-  Result<Contribution> form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment, const PublishFacts& facts);
+  Result<Contribution> form_apart(Round round, const island_link::Fragment& range, ContributionFacts facts);
   Result<Payload> encode_values(Round round, const std::shared_ptr<std::vector<float>>& values) const;
   void form_anew(std::uint32_t fragment, std::span<const float> before, Round round);
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;

@@ -40,7 +40,7 @@ Result<std::shared_ptr<SnapshotFile>> IslandRun::begin_checkpoint(const Snapshot
       checkpoints_.abandon(round_);
       return kept.error();
     }
-    begun.pending.push_back({later->first, later->second.fragment, later->second.norm, later->second.facts, later->second.base});
+    begun.pending.push_back({later->first, later->second.facts});
   }
   begun_[round_] = std::move(begun);
   snapshots_.push_back(*outer);
@@ -98,8 +98,8 @@ Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution
   ATOLL_TRY(rounds.make_folders());
   RoundResult term;
   term.round = round;
-  term.fragment = contribution.fragment;
-  term.values = layout_->fragments()[contribution.fragment].count;
+  term.fragment = contribution.facts.fragment;
+  term.values = layout_->fragments()[contribution.facts.fragment].count;
   term.codec = composition_.codec;
   term.terms = {{contribution.encoded.bytes, 1.0F}};
   return write_result(rounds / std::to_string(round.value), term);
@@ -107,16 +107,18 @@ Status IslandRun::keep_pending(Round checkpoint, Round round, const Contribution
 
 Result<Contribution> IslandRun::read_pending(Round checkpoint, const PendingRound& pending) const {
   const DiskPath path = checkpoints_.folder_of(checkpoint) / kRoundsFolder / std::to_string(pending.round.value);
-  ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.fragment));
+  ATOLL_ASSIGN(const island_link::Fragment range, range_of(pending.facts.fragment));
   ATOLL_ASSIGN(StoredResult opened, StoredResult::open(path));
   const auto stored = std::make_shared<StoredResult>(std::move(opened));
   const RoundResult& term = stored->result();
-  if (term.round != pending.round || term.fragment != pending.fragment || term.values != range.count || term.terms.size() != 1 ||
+  if (term.round != pending.round || term.fragment != pending.facts.fragment || term.values != range.count || term.terms.size() != 1 ||
       term.codec != composition_.codec) {
     return Error{Code::corrupt, path.text() + ": is not the contribution that the checkpoint names"};
   }
-  Contribution contribution{pending.fragment, pending.norm, Payload{term.terms.front().bytes, stored}, pending.facts,
-                            pending.base == Round() ? checkpoint : pending.base};
+  Contribution contribution{pending.facts, Payload{term.terms.front().bytes, stored}};
+  if (pending.facts.base == Round()) {
+    contribution.facts.base = checkpoint;
+  }
   if (forms_anew_) {
     contribution.values = std::make_shared<std::vector<float>>(range.count);
     ATOLL_TRY(decode_result({term.codec, term.terms, Aggregator::weighted_mean}, *contribution.values));

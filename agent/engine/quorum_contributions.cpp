@@ -11,19 +11,18 @@
 namespace atl {
 
 // Where rounds close with a quorum: in memory of its own, as the trainer may take a newer result from the arena before it is exchanged.
-Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragment& range, std::uint32_t fragment,
-                                           const PublishFacts& facts) {
+Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragment& range, ContributionFacts facts) {
   const std::span<const float> published = arena_->range(range);
   auto values = std::make_shared<std::vector<float>>(published.begin(), published.end());
-  const auto older = composition_.anchor == Anchor::own ? bases_.find(fragment) : bases_.end();
+  const auto older = composition_.anchor == Anchor::own ? bases_.find(facts.fragment) : bases_.end();
   const std::span<const float> base =
       older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
   ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
-  const std::uint64_t fingerprint = fingerprint_of(*values);
+  facts.fingerprint = fingerprint_of(*values);
+  facts.base = older == bases_.end() ? round_ : older->second.round;
   ATOLL_ASSIGN(Payload encoded, encode_values(round, values));
-  ATOLL_ASSIGN(const double norm, counted_norm(round, range, fragment, summary.norm, encoded.bytes));
-  Contribution formed{fragment, norm, std::move(encoded), facts, older == bases_.end() ? round_ : older->second.round};
-  formed.fingerprint = fingerprint;
+  ATOLL_ASSIGN(facts.norm, counted_norm(round, range, facts.fragment, summary.norm, encoded.bytes));
+  Contribution formed{facts, std::move(encoded)};
   if (composition_.anchor == Anchor::newest) {
     formed.values = std::move(values);
   }
@@ -45,7 +44,7 @@ void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before,
   const island_link::Fragment& range = layout_->fragments()[fragment];
   const std::span<const float> now = parameters_.floats().subspan(range.offset, range.count);
   for (auto& [number, contribution] : contributions_) {
-    if (contribution.fragment != fragment || number <= round || contribution.base >= round || !contribution.values) {
+    if (contribution.facts.fragment != fragment || number <= round || contribution.facts.base >= round || !contribution.values) {
       continue;
     }
     auto values = std::make_shared<std::vector<float>>(*contribution.values);
@@ -55,15 +54,15 @@ void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before,
     const Result<ContributionSummary> summary = summarise_contribution(*values);
     Result<Payload> encoded = summary ? encode_values(number, values) : Result<Payload>(summary.error());
     const Result<double> norm = encoded ? counted_norm(number, range, fragment, summary->norm, encoded->bytes) : encoded.error();
-    contribution.base = round;
+    contribution.facts.base = round;
     if (!norm) {
       reformed_.emplace_back(number, std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    contribution.norm = *norm;
+    contribution.facts.norm = *norm;
     contribution.encoded = *std::move(encoded);
     contribution.values = std::move(values);
-    reformed_.emplace_back(number, contribution.norm);
+    reformed_.emplace_back(number, *norm);
   }
 }
 

@@ -43,7 +43,7 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
                                                             std::size_t one_level_members) {
   std::unique_ptr<RoundExchange> round(new RoundExchange(order, now));
   const Composition& composition = run.composition();
-  if (!run.layout() || order.fragment >= run.layout()->fragments().size() || order.members.size() != order.tokens.size()) {
+  if (!run.layout() || order.fragment >= run.layout()->fragments().size() || order.members.size() != order.terms.tokens.size()) {
     return Error{Code::internal, "the exchange of round " + std::to_string(order.round.value) + " does not fit the run"};
   }
   const bool merges = run.merges(order.round);  // exactly, and by tokens
@@ -59,28 +59,29 @@ Result<std::unique_ptr<RoundExchange>> RoundExchange::begin(const agent::BeginEx
   plan.round = order.round;
   plan.attempt = order.attempt;
   plan.self = self;
-  plan.weights = order.tokens;
+  plan.weights = order.terms.tokens;
   plan.packed = composition.packing == Packing::zstd;
   Payload own;
   for (std::size_t i = 0; i < order.members.size(); ++i) {
     plan.members.push_back(order.members[i].island);
-    if (order.members[i].island == self && order.tokens[i] > 0) {
+    if (order.members[i].island == self && order.terms.tokens[i] > 0) {
       const Contribution* contribution = run.contribution(order.round);
-      if (contribution == nullptr || contribution->fragment != order.fragment) {
+      if (contribution == nullptr || contribution->facts.fragment != order.fragment) {
         return Error{Code::conflict, "this island has no contribution to round " + std::to_string(order.round.value)};
       }
       own = contribution->encoded;
-      round->own_ = static_cast<std::size_t>(std::count_if(order.tokens.begin(), order.tokens.begin() + static_cast<std::ptrdiff_t>(i),
-                                                           [](std::uint64_t tokens) { return tokens > 0; }));
+      round->own_ =
+          static_cast<std::size_t>(std::count_if(order.terms.tokens.begin(), order.terms.tokens.begin() + static_cast<std::ptrdiff_t>(i),
+                                                 [](std::uint64_t tokens) { return tokens > 0; }));
     }
   }
   const auto bytes_in = [](const CodecSettings& codec) { return [codec](std::uint64_t count) { return encoded_bytes(codec, count); }; };
   if (sums_by_groups(round->aggregator_)) {
-    plan.grid = cut_grid(plan.members.size(), order.shares, one_level_members);
+    plan.grid = cut_grid(plan.members.size(), order.terms.shares, one_level_members);
   }
   plan.layout = cut_pieces(round->values_, plan.grid ? plan.grid->owners.size() : plan.members.size(),
                            shard_granularity(round->codec_, round->reduce_codec_), bytes_in(round->codec_), bytes_in(round->reduce_codec_),
-                           1ULL << 16, plan.grid ? std::span<const std::uint8_t>() : order.shares);
+                           1ULL << 16, plan.grid ? std::span<const std::uint8_t>() : order.terms.shares);
   const auto own_place = std::find(plan.members.begin(), plan.members.end(), self);
   if (own_place == plan.members.end()) {
     return Error{Code::internal, "this island is not a member of the exchange of round " + std::to_string(order.round.value)};
@@ -104,15 +105,15 @@ Status RoundExchange::weigh(const IslandRun& run) {
   std::vector<std::uint64_t> tokens;
   std::vector<std::uint64_t> steps;
   for (std::size_t i = 0; i < order_.members.size(); ++i) {
-    if (order_.tokens[i] == 0) {
+    if (order_.terms.tokens[i] == 0) {
       continue;
     }
-    tokens.push_back(order_.tokens[i]);
-    if (i < order_.steps.size()) {
-      steps.push_back(order_.steps[i]);
+    tokens.push_back(order_.terms.tokens[i]);
+    if (i < order_.terms.steps.size()) {
+      steps.push_back(order_.terms.steps[i]);
     }
-    if (i < order_.norms.size()) {
-      norms_.push_back(order_.norms[i]);
+    if (i < order_.terms.norms.size()) {
+      norms_.push_back(order_.terms.norms[i]);
     }
   }
   const bool merges = run.merges(order_.round);
@@ -246,9 +247,9 @@ float RoundExchange::own_weight(const IslandId& self) const {
   std::size_t contributor = 0;
   for (std::size_t i = 0; i < order_.members.size(); ++i) {
     if (order_.members[i].island == self) {
-      return order_.tokens[i] > 0 ? weights_[contributor] : 0.0F;
+      return order_.terms.tokens[i] > 0 ? weights_[contributor] : 0.0F;
     }
-    contributor += order_.tokens[i] > 0 ? 1U : 0U;
+    contributor += order_.terms.tokens[i] > 0 ? 1U : 0U;
   }
   return 0.0F;
 }
@@ -273,7 +274,7 @@ std::vector<Digest> RoundExchange::part_digests() const {
   for (std::size_t i = 0; i < parts_given_.size(); ++i) {
     ResultBytes given = parts_given_[i];
     if (outcome_.gathered) {
-      const bool contributes = order_.tokens[i] > 0;
+      const bool contributes = order_.terms.tokens[i] > 0;
       given = contributes ? ResultBytes{contributor, 0, parts_[contributor].size()} : ResultBytes{};
       contributor += contributes ? 1U : 0U;
     }
@@ -294,15 +295,15 @@ void SyncEngine::State::carry_out(const FormContribution& order) {
     return;
   }
   const TimePoint start = now();
-  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.fragment, order.facts);
+  const Result<Contribution> contribution = open->run->form_contribution(order.round, order.facts);
   open->meters[order.round].form = ms_since(start);
-  note(order.run, SpanKind::encode, order.round, order.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
+  note(order.run, SpanKind::encode, order.round, order.facts.fragment, start, contribution ? contribution->encoded.bytes.size() : 0);
   if (!contribution) {
     say(ContributionFailed{order.run, order.round, contribution.error()});
     return;
   }
   reach(RoundPhase::before_send, order.round);
-  say(ContributionFormed{order.run, order.round, contribution->norm, contribution->base, contribution->fingerprint});
+  say(ContributionFormed{order.run, order.round, contribution->facts});
 }
 
 void SyncEngine::State::carry_out(const PostponeContribution& order) {
@@ -321,7 +322,7 @@ void SyncEngine::State::carry_out(const BeginExchange& order) {
   open->exchanges.erase(order.round);  // an earlier attempt ends before this one serves the same contribution
   if (Audience& audience = audiences[order.run]; audience.partners && order.members.size() > 1) {
     const Aggregator aggregator = open->run->merges(order.round) ? Aggregator::weighted_mean : open->run->composition().aggregator;
-    if (auto partners = partners_among(aggregator, order.members, order.shares); partners != audience.partners) {
+    if (auto partners = partners_among(aggregator, order.members, order.terms.shares); partners != audience.partners) {
       audience.partners = std::move(partners);
       set_peers();
     }
@@ -426,7 +427,7 @@ void SyncEngine::State::report_done(OpenedRun& open, RoundExchange& exchange) {
   meter.exchange = seconds(start - exchange.started()) * 1000.0;
   std::vector<IslandId> contributors;
   for (std::size_t i = 0; i < order.members.size(); ++i) {
-    if (order.tokens[i] > 0) {
+    if (order.terms.tokens[i] > 0) {
       contributors.push_back(order.members[i].island);
     }
   }

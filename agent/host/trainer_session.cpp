@@ -253,12 +253,12 @@ void TrainerSession::hear(const island_link::Published& message, std::vector<Ses
   event.run = order_.run;
   event.incarnation = order_.incarnation;
   event.round = Round(message.round);
-  event.fragment = message.fragment;
+  event.facts.fragment = message.fragment;
   event.step = Step(message.step);
   event.position = message.position;
-  event.tokens = message.tokens;
-  event.steps = message.steps;
-  event.training_loss = or_nan(message.loss);
+  event.facts.tokens = message.tokens;
+  event.facts.steps = message.steps;
+  event.facts.training_loss = or_nan(message.loss);
   event.nonfinite = message.nonfinite;
   event.local_loss = or_nan(message.local_validation_loss);
   event.bad_step = message.bad_step ? std::optional(Step(*message.bad_step)) : std::nullopt;

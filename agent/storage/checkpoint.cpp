@@ -37,8 +37,8 @@ Json pending_json(const std::vector<PendingRound>& pending) {
   for (const PendingRound& round : pending) {
     const double loss = round.facts.training_loss;
     all.push_back({{"round", round.round.value},
-                   {"fragment", round.fragment},
-                   {"norm", round.norm},
+                   {"fragment", round.facts.fragment},
+                   {"norm", round.facts.norm},
                    {"tokens", round.facts.tokens},
                    {"steps", round.facts.steps},
                    {"part", round.facts.data.part},
@@ -46,7 +46,7 @@ Json pending_json(const std::vector<PendingRound>& pending) {
                    {"to", round.facts.data.to},
                    {"held_from", round.facts.data.held_from},
                    {"overwritten", round.facts.overwritten},
-                   {"base", round.base.value},
+                   {"base", round.facts.base.value},
                    {"training_loss", std::isfinite(loss) ? Json(loss) : Json()}});
   }
   return all;
@@ -56,14 +56,17 @@ std::vector<PendingRound> pending_of(const Json& json) {
   std::vector<PendingRound> pending;
   for (const Json& item : json) {
     const Json& loss = item.at("training_loss");
-    pending.push_back({Round(item.at("round").get<std::uint64_t>()), item.at("fragment").get<std::uint32_t>(),
-                       item.at("norm").get<double>(),
-                       PublishFacts{item.at("tokens").get<std::uint64_t>(), item.at("steps").get<std::uint64_t>(),
-                                    loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
-                                    DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}),
-                                              item.value("to", std::uint64_t{0}), item.value("held_from", std::uint64_t{0})},
-                                    item.value("overwritten", std::uint64_t{0})},
-                       Round(item.value("base", std::uint64_t{0}))});
+    ContributionFacts facts;
+    facts.tokens = item.at("tokens").get<std::uint64_t>();
+    facts.steps = item.at("steps").get<std::uint64_t>();
+    facts.training_loss = loss.is_null() ? kNotMeasured : loss.get<double>();
+    facts.norm = item.at("norm").get<double>();
+    facts.fragment = item.at("fragment").get<std::uint32_t>();
+    facts.data = DataRange{item.value("part", 0U), item.value("from", std::uint64_t{0}), item.value("to", std::uint64_t{0}),
+                           item.value("held_from", std::uint64_t{0})};
+    facts.base = Round(item.value("base", std::uint64_t{0}));
+    facts.overwritten = item.value("overwritten", std::uint64_t{0});
+    pending.push_back({Round(item.at("round").get<std::uint64_t>()), facts});
   }
   return pending;
 }

@@ -33,14 +33,14 @@ Round Run::furthest() const {
   Round newest;
   for (const IslandId& id : members) {
     const Membership& membership = memberships.at(id);
-    newest = std::max({newest, membership.progress.merged, membership.progress.last.round});
+    newest = std::max({newest, membership.progress.merged, membership.progress.contributed});
   }
   return newest;
 }
 
-void Progress::contribute(const LastContribution& contribution) {
-  last = contribution;
-  unmerged[contribution.round] = contribution;
+void Progress::contribute(Round round, const ContributionFacts& facts) {
+  contributed = round;
+  unmerged[round] = Contributed{facts};
   if (unmerged.size() > kUnmerged) {
     unmerged.erase(unmerged.begin());
   }

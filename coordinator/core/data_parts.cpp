@@ -296,8 +296,8 @@ std::map<Round, std::vector<DataRange>> DataParts::history(const std::map<Round,
     for (const auto& [number, position] : positions) {
       parts.push_back(DataRange{number, 0, position});
     }
-    for (const DataRange& range : at->second->data) {
-      if (range.sequences() > 0) {
+    for (const ContributionFacts& each : at->second->contributions) {
+      if (const DataRange& range = each.data; range.sequences() > 0) {
         positions[range.part] = std::min(positions[range.part], range.from);
       }
     }

@@ -338,7 +338,7 @@ void Core::State::take_in(Run& run, Membership& membership) {
   membership.entry.let_in();
   run.rule->on_admitted(run);
   membership.leaves_after.reset();
-  membership.progress.last = LastContribution{};
+  membership.progress.contributed = Round();
   membership.progress.trained = false;
   membership.progress.let_in = now();
   membership.progress.trainer_lost.reset();

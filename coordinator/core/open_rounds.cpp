@@ -19,17 +19,9 @@ std::vector<Value> in_short(const std::vector<Value>& each) {
 }  // namespace
 
 Contribution contribution_in(const atl::Ready& message) {
-  return {false,
-          std::max<std::uint64_t>(message.tokens, 1),
-          message.fragment,
-          message.norm,
-          message.data,
-          message.sequences,
-          message.steps,
-          message.base,
-          message.staleness,
-          false,
-          message.overwritten};
+  Contribution contribution{.facts = message.facts};
+  contribution.facts.tokens = std::max<std::uint64_t>(message.facts.tokens, 1);
+  return contribution;
 }
 
 OpenRound::Acceptance OpenRound::accepts(const IslandId& island) const {
@@ -44,7 +36,7 @@ void OpenRound::contribute(const IslandId& island, const Contribution& contribut
     last_ready_ = island;
   }
   contributions_[island] = contribution;
-  fragment_ = contribution.fragment;
+  fragment_ = contribution.facts.fragment;
   first_answer_ = first_answer_.value_or(now);
 }
 
@@ -59,9 +51,11 @@ std::optional<std::string> OpenRound::take_offence(const IslandId& island) {
 
 void OpenRound::reject(const IslandId& island, const std::string& why) {
   Contribution& contribution = contributions_.at(island);
-  contribution = Contribution{true, 0, contribution.fragment, 0, contribution.data, contribution.sequences, 0};
-  contribution.rejected = true;
-  contribution.why_not = why;
+  const ContributionFacts& facts = contribution.facts;
+  contribution = Contribution{.withdrawn = true,
+                              .rejected = true,
+                              .facts = {.fragment = facts.fragment, .data = facts.data, .sequences = facts.sequences},
+                              .why_not = why};
 }
 
 const Contribution* OpenRound::contribution_of(const IslandId& island) const {
@@ -81,20 +75,14 @@ void OpenRound::recover(const RoundRecord& record, bool exchanging, const Outbox
   fragment_ = record.fragment;
   exchanging_ = exchanging;
   recovered_ = true;
-  plan_ = AttemptPlan{record.members, record.tokens, out.now(), {}, record.steps, record.norms};
+  plan_ = AttemptPlan{record.members, record.contributions, out.now()};
   if (exchanging_) {
     first_answer_ = out.now();
   }
   out.restart(resend_);
   // Of an older membership only the attempt's number counts: a member may have left since, and come back with nothing.
-  for (std::size_t i = 0; exchanging_ && i < record.members.size() && i < record.tokens.size(); ++i) {
-    const DataRange data = i < record.data.size() ? record.data[i] : DataRange{};
-    const double norm = i < record.norms.size() ? record.norms[i] : 0;
-    const std::uint64_t steps = i < record.steps.size() ? record.steps[i] : 0;
-    Contribution contribution{record.tokens[i] == 0, record.tokens[i], record.fragment, norm, data, 0, steps};
-    contribution.staleness = i < record.staleness.size() ? static_cast<std::uint32_t>(record.staleness[i]) : 0;
-    contribution.overwritten = i < record.overwritten.size() ? record.overwritten[i] : 0;
-    contributions_[record.members[i]] = contribution;
+  for (std::size_t i = 0; exchanging_ && i < record.members.size() && i < record.contributions.size(); ++i) {
+    contributions_[record.members[i]] = Contribution{.withdrawn = record.contributions[i].tokens == 0, .facts = record.contributions[i]};
   }
 }
 
@@ -105,10 +93,7 @@ void OpenRound::plan_attempt(const std::vector<IslandId>& participants, const Ou
   plan_ = AttemptPlan{participants, {}, out.now(), std::move(shares)};
   for (const IslandId& id : participants) {
     const Contribution* found = contribution_of(id);
-    const Contribution contribution = found == nullptr ? Contribution{} : *found;
-    plan_.tokens.push_back(contribution.tokens);
-    plan_.steps.push_back(contribution.steps);
-    plan_.norms.push_back(contribution.norm);
+    plan_.contributions.push_back(found == nullptr ? ContributionFacts{.fragment = fragment_.value_or(0)} : found->facts);
   }
   exchanged_.clear();
   parts_.clear();
@@ -199,8 +184,8 @@ bool OpenRound::rejects(const IslandId& island) const {
 
 double OpenRound::largest_norm() const {
   double largest = 0;
-  for (std::size_t i = 0; i < plan_.norms.size() && i < plan_.tokens.size(); ++i) {
-    largest = plan_.tokens[i] > 0 && std::isfinite(plan_.norms[i]) ? std::max(largest, plan_.norms[i]) : largest;
+  for (const ContributionFacts& each : plan_.contributions) {
+    largest = each.tokens > 0 && std::isfinite(each.norm) ? std::max(largest, each.norm) : largest;
   }
   return largest;
 }
@@ -216,11 +201,10 @@ Exchange OpenRound::exchange_of(const std::vector<IslandId>& members_of_epoch, b
   Exchange order;
   order.attempt = attempt_;
   order.members = plan_.members == members_of_epoch ? std::vector<IslandId>() : plan_.members;
-  order.tokens = in_short(plan_.tokens);
-  order.shares = plan_.shares;
+  order.terms = {in_short(each_of(plan_.contributions, &ContributionFacts::tokens)), plan_.shares,
+                 in_short(each_of(plan_.contributions, &ContributionFacts::steps)),
+                 with_norms ? in_short(each_of(plan_.contributions, &ContributionFacts::norm)) : std::vector<double>()};
   order.fragment = fragment_.value_or(0);
-  order.steps = in_short(plan_.steps);
-  order.norms = with_norms ? in_short(plan_.norms) : std::vector<double>();
   return order;
 }
 
@@ -323,7 +307,7 @@ bool OpenRounds::follows_open_one(Round round) const {
 void OpenRounds::forget_others(const IslandId& island, Round round, std::uint32_t fragment) {
   for (auto& [number, open] : rounds_) {
     const Contribution* other = open.contribution_of(island);
-    if (number != round && other != nullptr && other->fragment == fragment && !open.exchanging()) {
+    if (number != round && other != nullptr && other->facts.fragment == fragment && !open.exchanging()) {
       open.forget(island);
     }
   }

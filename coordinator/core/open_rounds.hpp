@@ -17,20 +17,11 @@
 namespace atl::coordinator {
 
 struct Contribution {
-  bool withdrawn = false;
-  std::uint64_t tokens = 0;
-  std::uint32_t fragment = 0;
-  double norm = 0;
-  DataRange data = {};
-  std::uint64_t sequences = 0;  // of a pass over that part; 0: not known
-  std::uint64_t steps = 0;      // behind the tokens
-  // Where rounds close with a quorum: the round whose result it is formed against, and the rounds of its fragment that it missed.
-  Round base = {};
-  std::uint32_t staleness = 0;
-  bool rejected = false;          // withdrawn by the coordinator
-  std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer
-  std::string why_not = {};       // withdrawn: why
-  bool spoilt = false;            // withdrawn because it was not fit to count: an offence, unless nobody's was
+  bool withdrawn = false;  // first, beside the island's name: each look at a run asks it of every member
+  bool rejected = false;   // withdrawn by the coordinator
+  bool spoilt = false;     // withdrawn because it was not fit to count: an offence, unless nobody's was
+  ContributionFacts facts = {};
+  std::string why_not = {};  // withdrawn: why
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 using Contributions = std::map<IslandId, Contribution>;
@@ -39,11 +30,9 @@ Contribution contribution_in(const atl::Ready& message);
 // Who exchanges, in this order, and what each contributed.
 struct AttemptPlan {
   std::vector<IslandId> members;
-  std::vector<std::uint64_t> tokens;
+  std::vector<ContributionFacts> contributions;  // per member
   TimePoint planned;
   std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
-  std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
-  std::vector<double> norms = {};         // per member: of its contribution
 };
 
 class OpenRound {

@@ -27,8 +27,8 @@ Result<State> find_state(const std::array<std::string_view, N>& names, std::stri
 
 std::uint64_t sequences_held(const RoundRecord& round) {
   std::uint64_t sequences = 0;
-  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
-    sequences = bounded_sum(sequences, round.tokens[i] > 0 ? round.data[i].sequences_held() : 0, kMaxCount);
+  for (const ContributionFacts& each : round.contributions) {
+    sequences = bounded_sum(sequences, each.tokens > 0 ? each.data.sequences_held() : 0, kMaxCount);
   }
   return sequences;
 }

@@ -24,6 +24,7 @@
 #include "transport/base/not_measured.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/control/contribution_facts.hpp"
 
 namespace atl::coordinator {
 
@@ -141,19 +142,15 @@ struct RoundRecord {
   Epoch epoch;
   Attempt attempt;
   bool committed = false;
-  bool checkpoint = false;            // committed, and every member was told to write a checkpoint of it
-  std::vector<IslandId> members;      // not committed and nobody: this attempt was given up
-  std::vector<std::uint64_t> tokens;  // per member; 0: contributed nothing
-  std::vector<std::uint64_t> steps;   // per member: behind its tokens
-  std::vector<double> norms;          // per member: of its contribution
-  std::vector<DataRange> data;        // per member: what it trained on since its round before; not counted where tokens is 0
-  std::vector<DataRange> parts;       // of a round with `checkpoint`: how far each part of the data is committed by it, from 0
-  Digest digest;                      // of a committed round
+  bool checkpoint = false;                       // committed, and every member was told to write a checkpoint of it
+  std::vector<IslandId> members;                 // not committed and nobody: this attempt was given up
+  std::vector<ContributionFacts> contributions;  // per member: recorded(); tokens 0: contributed nothing, and its data are not counted
+  bool unnoted = false;                          // by an atoll that did not note samples yet: the data of the contributions are not known
+  std::vector<DataRange> parts;                  // of a round with `checkpoint`: how far each part of the data is committed by it, from 0
+  Digest digest;                                 // of a committed round
   TimePoint planned;
   std::optional<TimePoint> committed_at;
   std::uint32_t fragment = 0;
-  std::vector<std::uint64_t> staleness = {};    // per member: rounds of the fragment that its contribution had missed
-  std::vector<std::uint64_t> overwritten = {};  // per member: tokens before the contribution that a result overwrote in its trainer
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 
@@ -167,12 +164,9 @@ struct DroppedRecord {
   RunId run;
   std::uint32_t lineage = 0;
   IslandId island;
-  std::uint32_t fragment = 0;
   Round round;  // that it was for
-  DataRange data;
   Fate fate = Fate::rejected;
-  std::uint64_t tokens = 0;       // behind it
-  std::uint64_t overwritten = 0;  // as in RoundRecord
+  ContributionFacts facts = {};  // accounted()
   friend bool operator==(const DroppedRecord&, const DroppedRecord&) = default;
 };
 
@@ -244,12 +238,10 @@ struct MetricRecord {
   IslandId island;
   Round round;
   Step step;
-  double training_loss = kNotMeasured;
+  ContributionFacts facts = unmeasured();  // of which the training loss, the norm and the tokens are kept
   double outer_loss = kNotMeasured;
   double local_loss = kNotMeasured;
-  double norm = kNotMeasured;  // of the contribution
   double wait_seconds = kNotMeasured;
-  std::uint64_t tokens = 0;  // of the contribution
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   friend bool operator==(const MetricRecord&, const MetricRecord&) = default;

@@ -30,15 +30,11 @@ namespace atl::coordinator {
 
 class Rule;
 
-// What an island last contributed, for the metrics.
-struct LastContribution {
-  Round round;
-  std::uint64_t tokens = 0;
-  double training_loss = kNotMeasured;  // of what is not counted nothing is known, rather than 0
-  double norm = kNotMeasured;
+// What an island contributed to a round, for the metrics.
+struct Contributed {
+  ContributionFacts facts;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::uint32_t fragment = 0;
 };
 
 // For whom an island waited, in this life of the coordinator.
@@ -70,10 +66,10 @@ struct Progress {
   Round merged;                   // newest
   std::vector<float> projection;  // of its outer parameters after round `projected`, where it reports one
   Round projected;
-  TimePoint progressed;  // in pairs: when it last said that it had merged a round
-  bool settled = false;  // where islands commit by themselves: it has said something since it has this membership
-  LastContribution last;
-  std::map<Round, LastContribution> unmerged;  // those whose result its trainer has not merged yet, the newest few
+  TimePoint progressed;                        // in pairs: when it last said that it had merged a round
+  bool settled = false;                        // where islands commit by themselves: it has said something since it has this membership
+  Round contributed;                           // newest
+  std::map<Round, Contributed> unmerged;       // those whose result its trainer has not merged yet, the newest few
   std::map<WaitKey, double> waits;             // seconds
   std::deque<AccountedWait> accounted;         // the newest, oldest first
   double share = 0;                            // of the committed tokens, smoothed over rounds
@@ -81,7 +77,7 @@ struct Progress {
   std::optional<TimePoint> let_in = {};        // in this life of the coordinator
   std::optional<TimePoint> trainer_lost = {};  // and ended after the newest commit, or was not ready then
 
-  void contribute(const LastContribution& contribution);
+  void contribute(Round round, const ContributionFacts& facts);
 };
 
 struct Membership {

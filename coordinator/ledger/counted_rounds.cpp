@@ -19,23 +19,23 @@ std::string sequences_text(std::uint64_t from, std::uint64_t to) {
 }
 
 std::uint64_t tokens_held(const RoundRecord& round, std::size_t member) {
-  const bool nothing = member < round.steps.size() && round.steps[member] == 0 && round.tokens[member] == 1;
-  return nothing ? 0 : round.tokens[member];
+  const ContributionFacts& facts = round.contributions[member];
+  return facts.steps == 0 && facts.tokens == 1 ? 0 : facts.tokens;
 }
 
 bool counts_in(const RoundRecord& round, const DroppedRecord& dropped) {
-  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size() && i < round.data.size(); ++i) {
-    if (round.members[i] == dropped.island) {
-      return round.fragment == dropped.fragment && tokens_held(round, i) > 0 && round.data[i].part == dropped.data.part &&
-             round.data[i].to == dropped.data.to;
+  for (std::size_t i = 0; i < round.members.size() && i < round.contributions.size(); ++i) {
+    if (const DataRange& data = round.contributions[i].data; round.members[i] == dropped.island) {
+      return !round.unnoted && round.fragment == dropped.facts.fragment && tokens_held(round, i) > 0 &&
+             data.part == dropped.facts.data.part && data.to == dropped.facts.data.to;
     }
   }
   return false;
 }
 
 void Refusals::add(const DroppedRecord& dropped) {
-  if (dropped.fate != Fate::dropped && dropped.data.held() < dropped.data.to) {
-    parts_[dropped.data.part].emplace(dropped.data.to, Refused{dropped.data.held(), dropped.fate});
+  if (const DataRange& data = dropped.facts.data; dropped.fate != Fate::dropped && data.held() < data.to) {
+    parts_[data.part].emplace(data.to, Refused{data.held(), dropped.fate});
   }
 }
 
@@ -85,23 +85,21 @@ CountedRounds CountedRounds::of(const RoundRecord& round, const Refusals& refusa
   counted.lineage = round.lineage;
   counted.first = counted.last = round.round;
   counted.rounds = round.round > Round(0) ? 1 : 0;
-  counted.unnoted = round.round > Round(0) && round.data.empty() ? 1 : 0;
+  counted.unnoted = round.round > Round(0) && round.unnoted ? 1 : 0;
   counted.fragments = round.fragment + 1;
-  for (std::size_t i = 0; i < round.members.size() && i < round.tokens.size(); ++i) {
+  for (std::size_t i = 0; i < round.members.size() && i < round.contributions.size(); ++i) {
+    const ContributionFacts& facts = round.contributions[i];
     TokenFates& fates = counted.fates[round.members[i]];
-    const bool late = i < round.staleness.size() && round.staleness[i] > 0;
-    (late ? fates.late : fates.merged) += tokens_held(round, i);
-    fates.overwritten += i < round.overwritten.size() && round.tokens[i] > 0 ? round.overwritten[i] : 0;
-  }
-  for (std::size_t i = 0; i < round.members.size() && i < round.data.size() && i < round.tokens.size(); ++i) {
-    const DataRange& range = round.data[i];
+    (facts.staleness > 0 ? fates.late : fates.merged) += tokens_held(round, i);
+    fates.overwritten += facts.tokens > 0 ? facts.overwritten : 0;
+    const DataRange& range = facts.data;
     if (range.sequences() == 0) {
       continue;
     }
     CountedPart part;
     part.from = range.from;
     part.position = range.to;
-    const bool counts = round.tokens[i] > 0;
+    const bool counts = facts.tokens > 0;
     const std::uint64_t held = counts ? range.held() : range.to;
     part.committed = range.to - held;
     if (part.committed > 0) {

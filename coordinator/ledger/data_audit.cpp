@@ -46,8 +46,8 @@ void DataAudit::forget_what_counts(const RoundRecord& round) {
     const auto found = in_hand_.find({round.lineage, round.round, island});
     if (found != in_hand_.end() && counts_in(round, found->second)) {
       TokenFates& fates = fates_[island];
-      fates.dropped[Fate::dropped] -= found->second.tokens;
-      fates.overwritten -= found->second.overwritten;
+      fates.dropped[Fate::dropped] -= found->second.facts.tokens;
+      fates.overwritten -= found->second.facts.overwritten;
       std::erase_if(fates.dropped, [](const auto& each) { return each.second == 0; });
       in_hand_.erase(found);
     }
@@ -93,8 +93,8 @@ void DataAudit::take(const CountedRounds& counted) {
 }
 
 void DataAudit::take(const DroppedRecord& dropped) {
-  fates_[dropped.island].dropped[dropped.fate] += dropped.tokens;
-  fates_[dropped.island].overwritten += dropped.overwritten;
+  fates_[dropped.island].dropped[dropped.fate] += dropped.facts.tokens;
+  fates_[dropped.island].overwritten += dropped.facts.overwritten;
   if (dropped.fate == Fate::dropped) {
     in_hand_.insert_or_assign({dropped.lineage, dropped.round, dropped.island}, dropped);
   } else if (!is_void(dropped.lineage, dropped.round, bases_)) {

@@ -354,12 +354,14 @@ Status write_row(Database& database, const RoundRecord& round) {
       "parts=excluded.parts, fragment=excluded.fragment, steps=excluded.steps, norms=excluded.norms, "
       "staleness=excluded.staleness, overwritten=excluded.overwritten WHERE committed=0");
   statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
-  statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(dump(json(round.tokens))).bind(round.digest);
+  const auto each = [&](auto field) { return dump(json(each_of(round.contributions, field))); };
+  statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(each(&ContributionFacts::tokens));
+  statement.bind(round.digest);
   statement.bind(unix_ms(round.planned));
   bind_time(statement, round.committed_at);
-  statement.bind(ranges_text(round.data)).bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment});
-  statement.bind(dump(json(round.steps))).bind(dump(json(round.norms)));
-  statement.bind(dump(json(round.staleness))).bind(dump(json(round.overwritten)));
+  statement.bind(ranges_text(round.unnoted ? std::vector<DataRange>() : each_of(round.contributions, &ContributionFacts::data)));
+  statement.bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment}).bind(each(&ContributionFacts::steps));
+  statement.bind(each(&ContributionFacts::norm)).bind(each(&ContributionFacts::staleness)).bind(each(&ContributionFacts::overwritten));
   return statement.run();
 }
 
@@ -394,14 +396,7 @@ Result<RoundRecord> read_round(const Statement& row) {
   if (!members || !tokens || !steps || !norms.is_array() || !staleness || !overwritten) {
     return broken("rounds", "list of members, tokens, steps, norms, staleness or overwritten tokens");
   }
-  round.staleness = *std::move(staleness);
-  round.overwritten = *std::move(overwritten);
   round.members = *std::move(members);
-  round.tokens = *std::move(tokens);
-  round.steps = *std::move(steps);
-  for (const json& norm : norms) {
-    round.norms.push_back(norm.is_number() ? norm.get<double>() : 0.0);  // what is no finite number is null
-  }
   round.digest = row.digest(9);
   round.planned = from_unix_ms(row.integer(10));
   round.committed_at = time_of(row, 11);
@@ -410,21 +405,34 @@ Result<RoundRecord> read_round(const Statement& row) {
   if (!data || !parts) {
     return broken("rounds", "list of samples");
   }
-  round.data = *std::move(data);
+  round.unnoted = data->empty() && !round.members.empty();
   round.parts = *std::move(parts);
   round.fragment = static_cast<std::uint32_t>(row.number(14));
+  // Rows of an older atoll have shorter lists.
+  const auto at = [](const auto& list, std::size_t i) { return i < list->size() ? (*list)[i] : std::uint64_t{0}; };
+  for (std::size_t i = 0; i < round.members.size(); ++i) {
+    ContributionFacts& facts = round.contributions.emplace_back();
+    facts.tokens = at(tokens, i);
+    facts.steps = at(steps, i);
+    facts.norm = i < norms.size() && norms[i].is_number() ? norms[i].get<double>() : 0.0;  // what is no finite number is null
+    facts.fragment = round.fragment;
+    facts.data = i < data->size() ? (*data)[i] : DataRange{};
+    facts.staleness = static_cast<std::uint32_t>(at(staleness, i));
+    facts.overwritten = at(overwritten, i);
+  }
   return round;
 }
 
 // ------------------------------------------------------------------------------------- contributions that count in no round
 
 Status write_row(Database& database, const DroppedRecord& dropped) {
+  const ContributionFacts& facts = dropped.facts;
   auto statement = database.prepare(
       "INSERT OR IGNORE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten, "
       "held_from) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)");
-  statement.bind(dropped.run.text).bind(dropped.lineage).bind(dropped.island.text).bind(std::uint64_t{dropped.fragment});
-  statement.bind(dropped.round.value).bind(std::string(to_string(dropped.fate))).bind(std::uint64_t{dropped.data.part});
-  statement.bind(dropped.data.from).bind(dropped.data.to).bind(dropped.tokens).bind(dropped.overwritten).bind(dropped.data.held_from);
+  statement.bind(dropped.run.text).bind(dropped.lineage).bind(dropped.island.text).bind(std::uint64_t{facts.fragment});
+  statement.bind(dropped.round.value).bind(std::string(to_string(dropped.fate))).bind(std::uint64_t{facts.data.part});
+  statement.bind(facts.data.from).bind(facts.data.to).bind(facts.tokens).bind(facts.overwritten).bind(facts.data.held_from);
   return statement.run();
 }
 
@@ -433,12 +441,12 @@ Result<DroppedRecord> read_dropped(const Statement& row) {
   dropped.run = RunId(row.text(0));
   dropped.lineage = static_cast<std::uint32_t>(row.number(1));
   dropped.island = IslandId(row.text(2));
-  dropped.fragment = static_cast<std::uint32_t>(row.number(3));
+  dropped.facts.fragment = static_cast<std::uint32_t>(row.number(3));
   dropped.round = Round(row.number(4));
   ATOLL_ASSIGN(dropped.fate, fate_from_string(row.text(5)));
-  dropped.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8), row.number(11)};
-  dropped.tokens = row.number(9);
-  dropped.overwritten = row.number(10);
+  dropped.facts.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8), row.number(11)};
+  dropped.facts.tokens = row.number(9);
+  dropped.facts.overwritten = row.number(10);
   return dropped;
 }
 
@@ -534,12 +542,12 @@ Status write_row(Database& database, const MetricRecord& metric) {
       .bind(metric.round.value)
       .bind(unix_ms(metric.time))
       .bind(metric.step.value)
-      .bind(metric.training_loss)
+      .bind(metric.facts.training_loss)
       .bind(metric.outer_loss)
       .bind(metric.local_loss)
-      .bind(metric.norm)
+      .bind(metric.facts.norm)
       .bind(metric.wait_seconds)
-      .bind(metric.tokens)
+      .bind(metric.facts.tokens)
       .bind(metric.bytes_sent)
       .bind(metric.bytes_received)
       .run();

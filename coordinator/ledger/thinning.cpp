@@ -165,23 +165,23 @@ Result<std::vector<DroppedRecord>> read_all_dropped(Database& database, const Ru
 
 // Whether a round that stays a row, or one that is still to come, needs to know why these sequences were refused.
 bool is_needed(const DroppedRecord& dropped, const std::vector<CountedRounds>& before, const OlderRounds& older) {
-  if (dropped.fate == Fate::dropped || dropped.data.held() >= dropped.data.to) {
+  if (dropped.fate == Fate::dropped || dropped.facts.data.held() >= dropped.facts.data.to) {
     return false;
   }
   std::uint64_t reached = 0;
   for (const CountedRounds& counted : before) {
-    const auto part = counted.parts.find(dropped.data.part);
+    const auto part = counted.parts.find(dropped.facts.data.part);
     reached = std::max(reached, part == counted.parts.end() ? 0 : part->second.position);
   }
-  const auto of_part = [&](const DataRange& range) { return range.part == dropped.data.part; };
+  const DataRange& refused = dropped.facts.data;
   for (const RoundRecord& round : older.gone) {
-    for (const DataRange& range : round.data) {
-      reached = std::max(reached, of_part(range) ? range.to : 0);
+    for (const ContributionFacts& each : round.contributions) {
+      reached = std::max(reached, each.data.part == refused.part ? each.data.to : 0);
     }
   }
-  return dropped.data.to > reached || std::ranges::any_of(older.kept_rows, [&](const RoundRecord& round) {
-           return std::ranges::any_of(round.data, [&](const DataRange& range) {
-             return of_part(range) && range.from < dropped.data.to && dropped.data.held() < range.to;
+  return refused.to > reached || std::ranges::any_of(older.kept_rows, [&](const RoundRecord& round) {
+           return std::ranges::any_of(round.contributions, [&](const ContributionFacts& each) {
+             return each.data.part == refused.part && each.data.from < refused.to && refused.held() < each.data.to;
            });
          });
 }
@@ -206,8 +206,8 @@ Status thin_dropped(Database& database, const std::vector<DroppedRecord>& all, c
                     .bind(dropped.lineage)
                     .bind(dropped.island.text)
                     .bind(fate)
-                    .bind(dropped.tokens)
-                    .bind(dropped.overwritten)
+                    .bind(dropped.facts.tokens)
+                    .bind(dropped.facts.overwritten)
                     .run());
     }
     ATOLL_TRY(database.prepare("DELETE FROM dropped WHERE run=? AND lineage=? AND island=? AND round=? AND fate=?")

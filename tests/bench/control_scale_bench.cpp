@@ -203,8 +203,8 @@ class Islands {
     ready.run = island.run;
     ready.epoch = island.epoch;
     ready.round = round;
-    ready.tokens = 20'480;
-    ready.steps = 10;
+    ready.facts.tokens = 20'480;
+    ready.facts.steps = 10;
     ready.digest = digest_of(island.committed);
     said_ready_ = Clock::now();
     say(island, ready);

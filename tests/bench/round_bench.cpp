@@ -132,14 +132,14 @@ void round_of(std::vector<std::unique_ptr<Island>>& islands, const std::vector<M
   }
   const TimePoint published = now();
   for (auto& island : islands) {
-    island->engine->post(FormContribution{kRun, round, 0});
+    island->engine->post(FormContribution{kRun, round});
   }
   for (auto& island : islands) {
     island->answer<ContributionFormed>();
   }
   const TimePoint formed = now();
   for (auto& island : islands) {
-    island->engine->post(BeginExchange{kRun, Epoch(1), round, Attempt(1), 0, members, {100, 100}});
+    island->engine->post(BeginExchange{kRun, Epoch(1), round, Attempt(1), 0, members, {{100, 100}}});
   }
   std::vector<Digest> digests;
   for (auto& island : islands) {

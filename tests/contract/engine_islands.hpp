@@ -111,7 +111,7 @@ class Island {
     engine->post(FillArena{kRun, 1});
     REQUIRE(answer<ArenaFilled>().status.ok());
     move(0, by);
-    form(round, 0);
+    form(round);
   }
   std::span<float> fragment(std::uint32_t number) { return arena.range(layout.fragments.at(number)); }
   void move(std::uint32_t number, float by) {
@@ -121,9 +121,9 @@ class Island {
     }
   }
   // Of what lies in the arena.
-  void form(Round round, std::uint32_t number, const PublishFacts& facts = {}) {
-    engine->post(FormContribution{kRun, round, number, facts});
-    CHECK(answer<ContributionFormed>().norm > 0);
+  void form(Round round, const ContributionFacts& facts = {}) {
+    engine->post(FormContribution{kRun, round, facts});
+    CHECK(answer<ContributionFormed>().facts.norm > 0);
   }
 
   atl_test::TemporaryFolder folder;
@@ -152,7 +152,7 @@ struct Islands {
     }
   }
   BeginExchange exchange(Round round, Attempt attempt, const std::vector<std::uint64_t>& tokens, std::uint32_t fragment = 0) const {
-    return {kRun, Epoch(1), round, attempt, fragment, members, tokens};
+    return {kRun, Epoch(1), round, attempt, fragment, members, {tokens}};
   }
   // A whole round in which island i moves by (i + 1)/1024; the digest all agree on.
   Digest whole_round(Round round) {

@@ -61,7 +61,7 @@ class Run {
       }
       Island& island = *islands_.all[k];
       std::ranges::copy(local_[k], island.fragment(0).begin());
-      island.form(round, 0, PublishFacts{tokens_[k], 10, 1.0});
+      island.form(round, {.tokens = tokens_[k], .steps = 10, .training_loss = 1.0});
     }
   }
 
@@ -240,8 +240,8 @@ TEST_CASE("whole period: whoever is loaded with the outer parameters has no own 
     REQUIRE(static_cast<double>(island.fragment(0)[i]) == Approx(run.outer_[i]).margin(1e-5));
   }
   // It stands where the others publish for round 2, with nothing done.
-  island.engine->post(FormContribution{kRun, Round(2), 0});
-  CHECK(island.answer<ContributionFormed>().norm == 0.0);
+  island.engine->post(FormContribution{kRun, Round(2)});
+  CHECK(island.answer<ContributionFormed>().facts.norm == 0.0);
 }
 
 }  // namespace of_hand_over_test

@@ -56,7 +56,7 @@ TEST_CASE("overlap: results may be there in any order, they are told and applied
   for (std::uint32_t fragment = 0; fragment < 3; ++fragment) {
     for (std::size_t i = 0; i < 2; ++i) {
       group.all[i]->move(fragment, static_cast<float>(i + 1) / 1024.0F);
-      group.all[i]->form(Round(fragment + 1), fragment);
+      group.all[i]->form(Round(fragment + 1), {.fragment = fragment});
     }
   }
   for (const std::uint32_t fragment : {2U, 1U, 0U}) {
@@ -97,7 +97,7 @@ TEST_CASE("overlap: an attempt of one round is repeated while the others of late
   for (std::uint32_t fragment = 0; fragment < 2; ++fragment) {
     for (std::size_t i = 0; i < 3; ++i) {
       group.all[i]->move(fragment, static_cast<float>(i + 1) / 1024.0F);
-      group.all[i]->form(Round(fragment + 1), fragment);
+      group.all[i]->form(Round(fragment + 1), {.fragment = fragment});
     }
   }
   for (const std::uint32_t fragment : {1U, 0U}) {
@@ -113,7 +113,7 @@ TEST_CASE("overlap: an attempt of one round is repeated while the others of late
     for (const std::uint32_t fragment : {0U, 1U}) {
       const Round round(fragment + 1);
       island.engine->post(CancelExchange{kRun, round, Attempt(1)});
-      island.engine->post(BeginExchange{kRun, Epoch(2), round, Attempt(2), fragment, {group.members[0], group.members[1]}, {1, 1}});
+      island.engine->post(BeginExchange{kRun, Epoch(2), round, Attempt(2), fragment, {group.members[0], group.members[1]}, {{1, 1}}});
     }
   }
   for (std::uint32_t fragment = 0; fragment < 2; ++fragment) {
@@ -143,7 +143,7 @@ TEST_CASE("overlap: the codecs that a run chooses are the bytes that travel") {
     std::uint32_t large = group.all[0]->layout.fragments[0].count == kValues ? 0 : 1;
     for (auto& island : group.all) {
       island->move(large, 0.001F);
-      island->form(Round(1), large);
+      island->form(Round(1), {.fragment = large});
       island->engine->post(group.exchange(Round(1), Attempt(1), tokens, large));
     }
     std::uint64_t sum = 0;
@@ -219,7 +219,7 @@ TEST_CASE("Streaming DiLoCo Alg. 2: the engine's rounds are those of an independ
         mean[i] += static_cast<double>(tokens[island]) / 1000.0 * static_cast<double>(sent[i]);
       }
       std::copy(local[island].begin(), local[island].end(), group.all[island]->fragment(1).begin());
-      group.all[island]->form(Round(round), 1);
+      group.all[island]->form(Round(round), {.fragment = 1});
       group.all[island]->engine->post(group.exchange(Round(round), Attempt(1), tokens, 1));
     }
     for (std::size_t i = 0; i < kValues; ++i) {
@@ -259,7 +259,7 @@ TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run 
     for (float& value : island.fragment(fragment)) {
       value -= 0.01F * static_cast<float>(rng.normal());
     }
-    island.form(Round(round), fragment, PublishFacts{100 + round, 10, 1.5});
+    island.form(Round(round), {.tokens = 100 + round, .steps = 10, .training_loss = 1.5, .fragment = fragment});
   };
   const auto exchange_and_apply = [&](std::uint64_t round, std::uint64_t attempt) {
     const auto fragment = static_cast<std::uint32_t>((round - 1) % 3);
@@ -290,9 +290,13 @@ TEST_CASE("overlap: from a checkpoint with rounds in flight and residuals a run 
   REQUIRE(loaded.pending.size() == 3);
   for (std::uint64_t i = 0; i < 3; ++i) {
     CHECK(loaded.pending[i].round == Round(4 + i));
-    CHECK(loaded.pending[i].fragment == i);
-    CHECK(loaded.pending[i].facts == PublishFacts{104 + i, 10, 1.5});
-    CHECK(loaded.pending[i].norm > 0);
+    CHECK(loaded.pending[i].facts.norm > 0);
+    CHECK(loaded.pending[i].facts == ContributionFacts{.tokens = 104 + i,
+                                                       .steps = 10,
+                                                       .training_loss = 1.5,
+                                                       .norm = loaded.pending[i].facts.norm,
+                                                       .fragment = static_cast<std::uint32_t>(i),
+                                                       .base = Round(3)});
   }
   std::vector<Digest> again;
   for (std::uint64_t round = 4; round <= 10; ++round) {
@@ -328,10 +332,10 @@ TEST_CASE("overlap: what was rounded before makes no contribution longer than wh
       for (float& value : island->fragment(0)) {
         value -= (round == 1 ? 0.01F : 1e-7F) * static_cast<float>(rng.normal());
       }
-      island->engine->post(FormContribution{kRun, Round(round), 0, {}});
-      largest = std::max(largest, island->answer<ContributionFormed>().norm);
+      island->engine->post(FormContribution{kRun, Round(round)});
+      largest = std::max(largest, island->answer<ContributionFormed>().facts.norm);
     }
-    order.norms = {largest, 0.0};
+    order.terms.norms = {largest, 0.0};
     for (auto& island : group.all) {
       island->engine->post(order);
     }
@@ -359,7 +363,7 @@ TEST_CASE("overlap: a round takes at most two fragments of memory beyond the out
         ++round;
         for (auto& island : group.all) {
           island->move(fragment, 0.001F);
-          island->form(Round(round), fragment);
+          island->form(Round(round), {.fragment = fragment});
           island->engine->post(group.exchange(Round(round), Attempt(1), {1, 1, 1}, fragment));
         }
         std::vector<ExchangeDone> done;

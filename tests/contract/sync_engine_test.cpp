@@ -148,7 +148,7 @@ TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a
       const CheckpointWritten written = source.answer<CheckpointWritten>();
       // Island i moves every value i of the islands' number apart, by i + 1: the directions are at right angles.
       BeginExchange order = group.exchange(Round(1), Attempt(1), std::vector<std::uint64_t>(group.all.size(), 100));
-      order.norms.clear();
+      order.terms.norms.clear();
       for (std::size_t i = 0; i < group.all.size(); ++i) {
         Island& island = *group.all[i];
         island.engine->post(FillArena{kRun, 1});
@@ -156,8 +156,8 @@ TEST_CASE("sync engine: radial-directional rounds on one level and on two, and a
         for (std::size_t at = i; at < island.arena.floats().size(); at += group.all.size()) {
           island.arena.floats()[at] -= static_cast<float>(i + 1);
         }
-        island.engine->post(FormContribution{kRun, Round(1), 0});
-        order.norms.push_back(island.answer<ContributionFormed>().norm);
+        island.engine->post(FormContribution{kRun, Round(1)});
+        order.terms.norms.push_back(island.answer<ContributionFormed>().facts.norm);
       }
       for (auto& island : group.all) {
         island->engine->post(order);
@@ -201,7 +201,7 @@ TEST_CASE("sync engine: whoever tells a smaller norm than its contribution has i
     BeginExchange order = group.exchange(Round(1), Attempt(1), std::vector<std::uint64_t>(islands, 100));
     for (std::size_t i = 0; i < islands; ++i) {
       group.all[i]->contribute(Round(1), 1.0F);
-      order.norms.push_back(i == 1 ? 1e-3 : 1e3);
+      order.terms.norms.push_back(i == 1 ? 1e-3 : 1e3);
     }
     for (auto& island : group.all) {
       island->void_attempt = Attempt(1);
@@ -242,7 +242,7 @@ TEST_CASE("sync engine: a repeated attempt uses the retained contributions, with
   for (std::size_t i = 0; i < 2; ++i) {
     group.all[i]->void_attempt = Attempt(1);
     group.all[i]->engine->post(CancelExchange{kRun, Round(1), Attempt(1)});
-    BeginExchange again{kRun, Epoch(2), Round(1), Attempt(2), 0, {group.members[0], group.members[1]}, {1, 3}};
+    BeginExchange again{kRun, Epoch(2), Round(1), Attempt(2), 0, {group.members[0], group.members[1]}, {{1, 3}}};
     group.all[i]->engine->post(again);
   }
   const Digest one = group.all[0]->answer<ExchangeDone>().digest;
@@ -273,7 +273,7 @@ TEST_CASE("sync engine: a contribution that is not finite is refused, and the st
   island.engine->post(FillArena{kRun, 1});
   REQUIRE(island.answer<ArenaFilled>().status.ok());
   island.arena.floats()[17] = std::numeric_limits<float>::infinity();
-  island.engine->post(FormContribution{kRun, Round(1), 0});
+  island.engine->post(FormContribution{kRun, Round(1)});
   const ContributionFailed failed = island.answer<ContributionFailed>();
   CHECK(failed.error.code == Code::corrupt);
   CHECK(failed.error.why.find("17") != std::string::npos);

@@ -30,6 +30,7 @@ types twice               31  names of types that two headers define
 functions without caller  10  functions in the headers of strategies and transport/base that the product does not call
 structure fields          38  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
+contribution facts         3  structures of coordinator, agent's core, engine and storage, and messages that spell out three facts of a contribution
 flat files                67  files in one folder, at most
 product lines         109200  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
@@ -44,6 +45,10 @@ RULES = ("coordinator/core/rules/*", "agent/core/rules/*")
 PREDICATES = {"alone", "closes_with_quorum", "gossips", "has_own_outer_state", "has_tasks", "islands_commit", "lockstep", "of_group"}
 VOCABULARY = "strategies/round.hpp"
 MODES = "Group|RunRule|CommitRule|BaseRule"
+
+# What is known of a contribution is one structure, from the trainer's publish to the ledger's row; others hold it as one member.
+FACTS = "transport/control/contribution_facts.hpp"
+CONTRIBUTIONS = ("agent/core", "agent/engine", "agent/storage", "coordinator", "transport/control")
 
 SOURCES = (".cpp", ".hpp", ".h", ".py", ".fbs", ".js", ".css", ".html")  # without .min.js, which is not ours
 LARGE = 20  # fields
@@ -257,6 +262,21 @@ def structure_fields(tree):
             "large structures": Figure(len(large), [f"{count:4} {what}" for count, what in large])}
 
 
+def contribution_facts(tree):
+    """Structures with at least three fields that are named as those of ContributionFacts, or as lists of them: it and its copies."""
+    def fields_of(body):
+        found = (re.match(r"[^={]*?[\s&*](\w+)\s*(?:\[[^\]]*\]\s*)*(?:[={].*)?$", each, re.DOTALL)
+                 for each in members_of(body) if field_in(each))
+        return {each[1] for each in found if each}
+
+    facts = fields_of(next(body for _, name, body in structures(tree.code(FACTS)) if name == "ContributionFacts"))
+    facts |= {fact + "s" for fact in facts}
+    types = [f"{file}: {name}: {' '.join(sorted(facts & fields_of(body)))}"
+             for file in tree.files(*CONTRIBUTIONS, endings=(".hpp",)) for _, name, body in structures(tree.code(file))
+             if len(facts & fields_of(body)) >= 3]
+    return {"contribution facts": Figure(len(types), types)}
+
+
 def flat_files(tree):
     counts = collections.Counter(pathlib.PurePath(name).parent.as_posix() for name in tree.texts)
     return {"flat files": Figure(max(counts.values()), [f"{count:4} {folder}" for folder, count in counts.most_common(12)])}
@@ -323,6 +343,7 @@ def figures_of(tree):
         **types_twice(tree),
         **functions_without_caller(tree),
         **structure_fields(tree),
+        **contribution_facts(tree),
         **flat_files(tree),
         **product_lines(tree),
         **round_walk(tree),

@@ -74,7 +74,7 @@ TEST_CASE("accounts: what was too stale is passed over with its reason, and no s
     std::map<IslandId, std::uint64_t> tokens;
     for (const auto& [key, record] : cluster.ledger().rounds) {
       for (std::size_t i = 0; record.committed && i < record.members.size(); ++i) {
-        tokens[record.members[i]] += record.data.size() > i && record.data[i].part == number ? tokens_held(record, i) : 0;
+        tokens[record.members[i]] += record.contributions[i].data.part == number ? tokens_held(record, i) : 0;
       }
     }
     for (std::size_t i = 0; i < 3; ++i) {

@@ -45,7 +45,7 @@ void Checkers::open_group(const coordinator::RunRecord& record) {
   group.checkers.reset(new Checkers(group.schedule, group.spec, *this, record.id));
 }
 
-void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const PublishFacts& facts,
+void Checkers::contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const ContributionFacts& facts,
                             const Trained& trained) {
   formed_[{island, round}] = Formed{base, values, facts, trained};
 }
@@ -301,8 +301,8 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
     return;  // every island counts for itself
   }
   const std::string name = "round " + std::to_string(record.round.value) + " of " + name_of(record.members[member]);
-  const DataRange& range = record.data.at(member);
-  const bool counts = record.tokens[member] > 0;
+  const DataRange& range = record.contributions.at(member).data;
+  const bool counts = record.contributions[member].tokens > 0;
   const std::string told = std::to_string(range.part) + ":" + std::to_string(range.from) + "-" + std::to_string(range.to);
   if (counts && range.sequences() > 0 &&
       (trained.part != range.part || (trained.from > range.from && spec_.strategy.quorum == 0) || trained.to != range.to)) {
@@ -342,7 +342,7 @@ void Checkers::check_samples(const coordinator::RoundRecord& record, std::size_t
 
 // No sequence of the run is committed twice, whichever islands had it.
 void Checkers::check_sequences(const coordinator::RoundRecord& record, std::size_t member) {
-  const DataRange& range = record.data.at(member);
+  const DataRange& range = record.contributions.at(member).data;
   for (std::uint64_t place = range.from; place < range.to; ++place) {
     const auto taken = taken_.find({range.part, place});
     if (taken == taken_.end()) {

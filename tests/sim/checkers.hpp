@@ -60,7 +60,7 @@ class Checkers {
   void merged(const IslandId& island, Round round, Step step, Step stood_at);
   // An island formed its contribution to a round, from the state whose digest is `base`, or has it back from a checkpoint of that state.
   // It replaces what that island formed for the round before.
-  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const PublishFacts& facts,
+  void contribution(const IslandId& island, Round round, const Digest& base, const Vector& values, const ContributionFacts& facts,
                     const Trained& trained);
   // Where a merge keeps nothing of a trainer's parameters: an island contributes how far its trainer has come since it merged last.
   void moved(const IslandId& island, Round round, const Vector& values, const Vector& by_trainer);
@@ -152,7 +152,7 @@ class Checkers {
   struct Formed {
     Digest base;
     Vector values;
-    PublishFacts facts;
+    ContributionFacts facts;
     Trained trained;
   };
   void check_weight(const coordinator::RoundRecord& record, std::size_t member, const Formed& formed);

@@ -58,10 +58,10 @@ std::vector<EncodedTerm> Checkers::terms_of(const coordinator::RoundRecord& reco
   std::vector<std::uint64_t> steps;
   std::vector<double> norms;
   for (std::size_t i = 0; i < record.members.size(); ++i) {
-    if (record.tokens[i] > 0) {
-      tokens.push_back(record.tokens[i]);
-      steps.push_back(record.steps[i]);
-      norms.push_back(record.norms[i]);
+    if (record.contributions[i].tokens > 0) {
+      tokens.push_back(record.contributions[i].tokens);
+      steps.push_back(record.contributions[i].steps);
+      norms.push_back(record.contributions[i].norm);
     }
   }
   if (tokens.empty()) {
@@ -81,7 +81,7 @@ std::vector<EncodedTerm> Checkers::terms_of(const coordinator::RoundRecord& reco
 }
 
 Aggregator Checkers::aggregator_of(const coordinator::RoundRecord& record) const {
-  const auto contributors = std::ranges::count_if(record.tokens, [](std::uint64_t count) { return count > 0; });
+  const auto contributors = std::ranges::count_if(record.contributions, [](const ContributionFacts& each) { return each.tokens > 0; });
   return merges(record.round) || contributors == 1 ? Aggregator::weighted_mean : spec_.strategy.aggregator;
 }
 
@@ -95,7 +95,7 @@ Vector Checkers::sum_by_groups(const coordinator::RoundRecord& record, const std
   std::vector<std::pair<std::size_t, Vector>> groups;  // in the order of their first contributors
   std::size_t k = 0;
   for (std::size_t member = 0; member < record.members.size(); ++member) {
-    if (record.tokens[member] == 0) {
+    if (record.contributions[member].tokens == 0) {
       continue;
     }
     const std::size_t number = grid->group[member];
@@ -224,7 +224,7 @@ void Checkers::check_commit(const coordinator::RoundRecord& record) {
   std::vector<const Vector*> contributions;
   for (std::size_t i = 0; i < record.members.size(); ++i) {
     const auto formed = formed_.find({record.members[i], record.round});
-    if (record.tokens[i] == 0) {
+    if (record.contributions[i].tokens == 0) {
       check_samples(record, i, {});
       contributions.push_back(nullptr);
       continue;
@@ -277,13 +277,13 @@ void Checkers::check_weight(const coordinator::RoundRecord& record, std::size_t 
   }
   const std::string name = "round " + std::to_string(record.round.value) + " counts ";
   const std::string whose = " of " + name_of(record.members[member]) + ", which ";
-  if (formed.facts.tokens != record.tokens[member] || formed.facts.steps != record.steps[member]) {
-    fail(name + std::to_string(record.tokens[member]) + " tokens in " + std::to_string(record.steps[member]) + " steps" + whose +
-         "trained on " + std::to_string(formed.facts.tokens) + " in " + std::to_string(formed.facts.steps));
+  if (formed.facts.tokens != record.contributions[member].tokens || formed.facts.steps != record.contributions[member].steps) {
+    fail(name + std::to_string(record.contributions[member].tokens) + " tokens in " + std::to_string(record.contributions[member].steps) +
+         " steps" + whose + "trained on " + std::to_string(formed.facts.tokens) + " in " + std::to_string(formed.facts.steps));
   }
   const double norm = norm_of(formed.values);
-  if (!(std::abs(record.norms[member] - norm) <= 1e-9 * norm)) {
-    fail(name + "a norm of " + std::to_string(record.norms[member]) + whose + "formed one of " + std::to_string(norm));
+  if (!(std::abs(record.contributions[member].norm - norm) <= 1e-9 * norm)) {
+    fail(name + "a norm of " + std::to_string(record.contributions[member].norm) + whose + "formed one of " + std::to_string(norm));
   }
 }
 

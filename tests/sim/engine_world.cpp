@@ -244,7 +244,7 @@ class EngineWorld {
         const double made = static_cast<double>(states_.at(committed_).parameters[i] - island.arena[i]);
         mean[i] += static_cast<double>(tokens[k]) * made / weights;
       }
-      island.tell(FormContribution{kRun, round, 0});
+      island.tell(FormContribution{kRun, round});
       if (!island.take<ContributionFormed>()) {
         fail(island.member.name + " formed no contribution to round " + std::to_string(round.value));
       }
@@ -313,7 +313,7 @@ class EngineWorld {
       island->heard.clear();
     }
     for (EngineIsland* island : all) {
-      island->tell(BeginExchange{kRun, epoch_, round, attempt, 0, members, tokens});
+      island->tell(BeginExchange{kRun, epoch_, round, attempt, 0, members, {tokens}});
     }
     const bool doomed = all.size() > 1 && rng_.chance(0.2);
     const TimePoint doom = network_.now() + milliseconds(rng_.below(400));

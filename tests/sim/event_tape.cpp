@@ -130,7 +130,8 @@ void EventTape::compare(const coordinator::RoundRecord& record) {
   }
   const auto told = committed_.find(record.round.value);
   if (told == committed_.end() || told->second.digest != to_hex(record.digest) || told->second.members != texts(record.members) ||
-      (record.round.value > 0 && (told->second.tokens != record.tokens || told->second.attempt != record.attempt.value))) {
+      (record.round.value > 0 && (told->second.tokens != each_of(record.contributions, &ContributionFacts::tokens) ||
+                                  told->second.attempt != record.attempt.value))) {
     fail(name + " was recorded otherwise than it was told");
   }
 }

@@ -28,7 +28,8 @@ std::function<void(Message&)> withdrawing(const bool& withdraws) {
   return [&withdraws](Message& message) {
     if (const auto* ready = std::get_if<Ready>(&message); ready != nullptr && withdraws && ready->round > Round(0)) {
       const Ready said = *ready;
-      message = Withdrawn{said.run, said.epoch, said.round, Error{Code::corrupt, "a loss was not finite"}, said.data, said.fragment};
+      message = Withdrawn{said.run, said.epoch, said.round, Error{Code::corrupt, "a loss was not finite"}};
+      std::get<Withdrawn>(message).facts = {.fragment = said.facts.fragment, .data = said.facts.data};
     }
   };
 }

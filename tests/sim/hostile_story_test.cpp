@@ -128,7 +128,7 @@ TEST_CASE("a contribution whose values are beyond the norm that was said is summ
   REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
   cluster.lie(2, [](Message& message) {
     if (auto* ready = std::get_if<Ready>(&message)) {
-      ready->norm /= ready->norm > 10 ? 1000 : 1;
+      ready->facts.norm /= ready->facts.norm > 10 ? 1000 : 1;
     }
   });
   cluster.host(2).explode_next_contribution();
@@ -150,7 +150,7 @@ TEST_CASE("a contribution that claims more tokens than a round's steps can hold 
     REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
     cluster.lie(2, [=](Message& message) {
       if (auto* ready = std::get_if<Ready>(&message)) {
-        ready->tokens = claimed;
+        ready->facts.tokens = claimed;
       }
     });
     finish(cluster);
@@ -166,7 +166,7 @@ TEST_CASE("a contribution of another fragment than its round costs its island it
   REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
   cluster.lie(2, [](Message& message) {
     if (auto* ready = std::get_if<Ready>(&message)) {
-      ready->fragment = 3;
+      ready->facts.fragment = 3;
     }
   });
   finish(cluster);

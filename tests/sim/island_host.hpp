@@ -175,7 +175,7 @@ class IslandHost {
   // ---- island_watch.cpp: what the checkers see of the engine
   void before(const agent::EngineCommand& command);
   void after(const agent::Event& event);
-  void saw_contribution(const IslandRun& run, Round round, const PublishFacts* facts);
+  void saw_contribution(const IslandRun& run, Round round, const ContributionFacts* facts);
   void saw_state(const IslandRun& run);
   [[nodiscard]] Checkers& checkers(const RunId& run) const;
 

@@ -288,13 +288,16 @@ void IslandHost::publish(const agent::PublishOrder& order) {
   const std::span<float> arena = in_arena(order.fragment);
   std::ranges::copy(range(gradients() ? trainer.gradient : trainer.state.parameters, order.fragment), arena.begin());
   checkers(process_->run).published(id_, order.round, step, trainer.stood_at);
-  agent::TrainerPublished event{
-      process_->run, trainer.incarnation, order.round, order.fragment, step, trainer.state.position + inside, 0, 0, 1.0,
-      false,         std::nan("")};
+  agent::TrainerPublished event{process_->run,
+                                trainer.incarnation,
+                                order.round,
+                                step,
+                                trainer.state.position + inside,
+                                {.training_loss = 1.0, .fragment = order.fragment}};
   std::uint64_t& before = trainer.state.published_at[order.fragment];
-  event.steps = event.position - before;
-  event.tokens = std::max<std::uint64_t>(1, event.steps * (100 + index_));
-  tokens_published_ += event.tokens;
+  event.facts.steps = event.position - before;
+  event.facts.tokens = std::max<std::uint64_t>(1, event.facts.steps * (100 + index_));
+  tokens_published_ += event.facts.tokens;
   before = event.position;
   Trained& held = process_->published[order.round] = trainer.state.trained;
   held.from = gradients() ? trainer.state.position : held.from;  // a gradient holds nothing of earlier steps
@@ -324,7 +327,7 @@ void IslandHost::publish(const agent::PublishOrder& order) {
     std::ranges::transform(range(trainer.state.start, order.fragment), arena, moved.begin(), std::minus<>());
     trainer.state.unsaid.erase(order.fragment);
   }
-  event.fragment += misnames_fragments_ ? 1 : 0;
+  event.facts.fragment += misnames_fragments_ ? 1 : 0;
   feed(event);
 }
 

@@ -54,8 +54,8 @@ void IslandHost::before(const agent::EngineCommand& command) {
     };
   } else if (const auto* form = std::get_if<agent::FormContribution>(&command)) {
     if (process_->spec.strategy.quorum > 0) {  // its own round may have closed without it
-      process_->published[form->round] = process_->newest_published[form->fragment];
-      process_->formed_from[form->round] = process_->newest_parameters[form->fragment];
+      process_->published[form->round] = process_->newest_published[form->facts.fragment];
+      process_->formed_from[form->round] = process_->newest_parameters[form->facts.fragment];
     }
   } else if (const auto* postpone = std::get_if<agent::PostponeContribution>(&command)) {
     if (postpone->to > Round(0)) {
@@ -91,7 +91,7 @@ void IslandHost::before(const agent::EngineCommand& command) {
 }
 
 // A contribution was formed, or came back from a checkpoint.
-void IslandHost::saw_contribution(const IslandRun& run, Round round, const PublishFacts* facts) {
+void IslandHost::saw_contribution(const IslandRun& run, Round round, const ContributionFacts* facts) {
   const Contribution* contribution = run.contribution(round);
   if (contribution == nullptr) {
     checkers(run.id()).fail(name_ + " has formed a contribution to round " + std::to_string(round.value) + " and does not have it");
@@ -106,7 +106,7 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Publi
   Checkers& told = checkers(run.id());
   Digest base = run.digest_before(round);
   if (run.spec().strategy.quorum > 0) {
-    base = told.digest_of(contribution->base);
+    base = told.digest_of(contribution->facts.base);
     const auto local = process_->formed_from.find(round);
     if (facts == nullptr && local != process_->formed_from.end() && !local->second.empty()) {  // else it came with a checkpoint
       told.formed_behind(id_, round, base, values_of(contribution->encoded.bytes), local->second);

@@ -148,7 +148,7 @@ TEST_CASE("a drained island contributes the steps done so far, keeps its trainer
     std::uint64_t tokens = 0;
     for (const auto& [key, round] : cluster.ledger().rounds) {
       for (std::size_t i = 0; round.committed && i < round.members.size(); ++i) {
-        tokens += round.members[i] == cluster.host(1).id() && round.round.value > 0 ? round.tokens[i] : 0;
+        tokens += round.members[i] == cluster.host(1).id() && round.round.value > 0 ? round.contributions[i].tokens : 0;
       }
     }
     REQUIRE(tokens == cluster.host(1).steps() * 101);

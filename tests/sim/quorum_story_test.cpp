@@ -30,7 +30,7 @@ std::vector<Round> contributed(const Cluster& cluster, std::size_t island) {
   std::vector<Round> rounds;
   for (const auto& [key, record] : cluster.ledger().rounds) {
     for (std::size_t i = 0; record.committed && i < record.members.size(); ++i) {
-      if (name_of(record.members[i]) == "i" + std::to_string(island) && record.tokens[i] > 0) {
+      if (name_of(record.members[i]) == "i" + std::to_string(island) && record.contributions[i].tokens > 0) {
         rounds.push_back(record.round);
       }
     }
@@ -92,12 +92,12 @@ TEST_CASE(
     if (!record.committed || record.round == Round(0)) {
       continue;
     }
-    const auto contributions = std::ranges::count_if(record.tokens, [](std::uint64_t tokens) { return tokens > 0; });
+    const auto contributions = std::ranges::count_if(record.contributions, [](const ContributionFacts& each) { return each.tokens > 0; });
     INFO("round " << record.round.value);
     CHECK(contributions >= 2);
     for (std::size_t i = 0; i < record.members.size(); ++i) {
-      counted[record.members[i]] += record.tokens[i];
-      full_with_late += record.tokens[i] > 0 && record.staleness[i] > 5 && contributions == 2 ? 1 : 0;
+      counted[record.members[i]] += record.contributions[i].tokens;
+      full_with_late += record.contributions[i].tokens > 0 && record.contributions[i].staleness > 5 && contributions == 2 ? 1 : 0;
     }
   }
   CHECK(full_with_late >= 2);
@@ -138,7 +138,7 @@ TEST_CASE("where a quorum closes rounds a contribution that explodes is rejected
   CHECK(events(cluster, "island_quarantined") == 0);
   auto dropped = cluster.ledger().dropped;
   // Others say what was overwritten, or was in hand when the island went on from another state.
-  std::erase_if(dropped, [](const auto& each) { return each.second.tokens == 0 || each.second.fate == Fate::dropped; });
+  std::erase_if(dropped, [](const auto& each) { return each.second.facts.tokens == 0 || each.second.fate == Fate::dropped; });
   REQUIRE(dropped.size() == 1);
   CHECK(dropped.begin()->second.fate == Fate::rejected);
   CHECK(dropped.begin()->second.island == cluster.host(2).id());
@@ -157,13 +157,14 @@ TEST_CASE("where a quorum closes rounds each token that was published has one fa
   std::uint64_t late = 0;
   for (const auto& [key, record] : cluster.ledger().rounds) {
     for (std::size_t i = 0; record.committed && record.round > Round(0) && i < record.members.size(); ++i) {
-      told[record.members[i]] += record.tokens[i] > 0 ? record.tokens[i] + record.overwritten[i] : 0;
-      late += record.staleness[i] > 0 ? record.tokens[i] : 0;
+      told[record.members[i]] +=
+          record.contributions[i].tokens > 0 ? record.contributions[i].tokens + record.contributions[i].overwritten : 0;
+      late += record.contributions[i].staleness > 0 ? record.contributions[i].tokens : 0;
     }
   }
   for (const auto& [key, record] : cluster.ledger().dropped) {
-    told[record.island] += record.tokens + record.overwritten;
-    dropped[record.fate] += record.tokens;
+    told[record.island] += record.facts.tokens + record.facts.overwritten;
+    dropped[record.fate] += record.facts.tokens;
   }
   for (std::size_t i = 0; i < 3; ++i) {
     INFO("island " << i << ", max_staleness " << scenario.spec.strategy.max_staleness);
@@ -198,11 +199,11 @@ TEST_CASE("what islands train while a round waits for a slower one, or for one t
   std::uint32_t stale = 0;
   for (const auto& [key, record] : cluster.ledger().rounds) {
     for (std::size_t i = 0; record.committed && record.round > Round(0) && i < record.members.size(); ++i) {
-      const bool fast = record.members[i] != cluster.host(2).id() && record.tokens[i] > 0;
-      merged += fast ? record.tokens[i] : 0;
-      overwritten += fast ? record.overwritten[i] : 0;
-      of_first[record.round] += record.members[i] == cluster.host(0).id() ? record.tokens[i] : 0;
-      stale += record.staleness[i] > 0 ? 1U : 0U;
+      const bool fast = record.members[i] != cluster.host(2).id() && record.contributions[i].tokens > 0;
+      merged += fast ? record.contributions[i].tokens : 0;
+      overwritten += fast ? record.contributions[i].overwritten : 0;
+      of_first[record.round] += record.members[i] == cluster.host(0).id() ? record.contributions[i].tokens : 0;
+      stale += record.contributions[i].staleness > 0 ? 1U : 0U;
     }
   }
   INFO(merged << " tokens merged, " << overwritten << " overwritten");
@@ -226,7 +227,8 @@ TEST_CASE("an island whose contributions come late takes the results over as the
   finish(cluster);
   std::uint32_t late = 0;
   for (const auto& [key, record] : cluster.ledger().rounds) {
-    late += static_cast<std::uint32_t>(std::ranges::count_if(record.staleness, [](std::uint64_t missed) { return missed > 0; }));
+    late += static_cast<std::uint32_t>(
+        std::ranges::count_if(record.contributions, [](const ContributionFacts& each) { return each.staleness > 0; }));
   }
   CHECK(late > kRounds / 4);
   for (std::size_t i = 0; i < 3; ++i) {

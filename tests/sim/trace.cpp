@@ -67,11 +67,12 @@ std::string place_of(const M& m) {
   if constexpr (requires { m.attempt; }) {
     detail += " attempt " + std::to_string(m.attempt.value);
   }
-  if constexpr (requires { m.tokens + 1; }) {
+  if constexpr (requires { m.facts.data; }) {
+    const DataRange& data = m.facts.data;
+    detail += " tokens " + std::to_string(m.facts.tokens) + " part " + std::to_string(data.part) + ":" + std::to_string(data.from) + "-" +
+              std::to_string(data.to);
+  } else if constexpr (requires { m.tokens + 1; }) {
     detail += " tokens " + std::to_string(m.tokens);
-  }
-  if constexpr (requires { m.data.from; }) {
-    detail += " part " + std::to_string(m.data.part) + ":" + std::to_string(m.data.from) + "-" + std::to_string(m.data.to);
   }
   if constexpr (requires { m.pause_after->value; }) {
     detail += m.pause_after ? " pause after " + std::to_string(m.pause_after->value) : "";

@@ -187,7 +187,7 @@ TEST_CASE(
     REQUIRE(bench.newest<LoadTrainer>());
     bench.feed(TrainerLoaded{.run = RunId("r-1"), .incarnation = incarnation, .step = Step(4)});
     TrainerPublished published{
-        .run = RunId("r-1"), .incarnation = incarnation, .round = Round(2), .step = Step(8), .tokens = 10, .steps = 4};
+        .run = RunId("r-1"), .incarnation = incarnation, .round = Round(2), .step = Step(8), .facts = {.tokens = 10, .steps = 4}};
     published.nonfinite = !in_parameters;
     published.bad_step = in_parameters ? std::nullopt : std::optional(Step(7));
     bench.feed(published);

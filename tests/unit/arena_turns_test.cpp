@@ -25,7 +25,7 @@ TEST_CASE("a range is the trainer's from an order to its answer, and what is app
   turns.applied(0, Round(5));
   CHECK(turns.outdated(0));
   CHECK_FALSE(turns.outdated(1));
-  turns.published(0, Step(50), 410, {});
+  turns.published(Step(50), 410, {});
   CHECK(turns.is(0, Turn::ours));
   CHECK(turns.published_at(0) == Step(50));
   CHECK(turns.published_at(1) == Step(40));
@@ -67,16 +67,16 @@ TEST_CASE("a result of rounds that are lost is nothing to adopt") {
 TEST_CASE("of what a trainer published the tokens count that it trained on since it took its base") {
   ArenaTurns turns;
   turns.begin(1, 1, Round(0), Round(0), Step(0), 0, 0);
-  const PublishFacts whole = turns.published(0, Step(10), 100, PublishFacts{6400, 10, 1.0, {}});
+  const ContributionFacts whole = turns.published(Step(10), 100, ContributionFacts{6400, 10, 1.0});
   CHECK(whole.tokens == 6400);
   CHECK(whole.steps == 10);
   turns.adopt(0, Round(1));
   REQUIRE(turns.merged(0, Round(1), Step(12), 130, 0));  // 30 of the next 120 sequences were overwritten
-  const PublishFacts part = turns.published(0, Step(21), 220, PublishFacts{7681, 12, 1.0, {}});
+  const ContributionFacts part = turns.published(Step(21), 220, ContributionFacts{7681, 12, 1.0});
   CHECK(part.tokens == 7681 * 90 / 120);
   CHECK(part.steps == 9);
-  const PublishFacts most =
-      turns.published(0, Step(21), 220, PublishFacts{~std::uint64_t{0}, 1, 1.0, {}});  // none since: nothing is divided
+  const ContributionFacts most =
+      turns.published(Step(21), 220, ContributionFacts{~std::uint64_t{0}, 1, 1.0});  // none since: nothing is divided
   CHECK(most.tokens == ~std::uint64_t{0});
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("a round that counted what a trainer published is not one that it miss
   ArenaTurns turns;
   turns.begin(1, 2, Round(4), Round(4), Step(40), 400, 0);
   CHECK(turns.took_part_in(0) == Round(4));
-  turns.published(0, Step(50), 410, {});
+  turns.published(Step(50), 410, {});
   turns.counted(0, Round(5));
   turns.counted(7, Round(5));  // no such fragment
   CHECK(turns.took_part_in(0) == Round(5));

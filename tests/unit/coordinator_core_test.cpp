@@ -326,7 +326,7 @@ TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not 
   ready.run = bench.run;
   ready.epoch = Epoch(1);
   ready.digest = digest(0);
-  ready.tokens = 100;
+  ready.facts.tokens = 100;
   everyone(ready);
   const Epoch epoch = bench.core.run(bench.now, bench.run)->epoch;
   ready.epoch = epoch;

@@ -200,7 +200,7 @@ TEST_CASE("a joiner that comes to its round when hundreds have followed is told 
   ready.run = bench.run;
   ready.epoch = bench.core.run(bench.now, bench.run)->epoch;
   ready.digest = digest(0);
-  ready.tokens = 100;
+  ready.facts.tokens = 100;
   from("a", ready);
   from("a", Checkpointed{bench.run, Round(0), digest(0), digest(7), 1, {}});
   const auto train = [&](std::uint64_t first, std::uint64_t last, bool joiner) {

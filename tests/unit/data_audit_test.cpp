@@ -23,8 +23,11 @@ RoundRecord round_of(std::uint64_t number, std::vector<DataRange> data, std::vec
   round.round = Round(number);
   round.committed = true;
   round.members = {kA, kB};
-  round.tokens = std::move(tokens);
-  round.data = std::move(data);
+  round.unnoted = data.empty();
+  data.resize(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    round.contributions.push_back({.tokens = tokens[i], .steps = 4, .data = data[i]});
+  }
   return round;
 }
 
@@ -118,9 +121,9 @@ DroppedRecord refusal(Fate fate, std::uint64_t round, DataRange data, std::uint6
   dropped.run = RunId("r-1");
   dropped.island = kA;
   dropped.round = Round(round);
-  dropped.data = data;
+  dropped.facts.data = data;
   dropped.fate = fate;
-  dropped.tokens = tokens;
+  dropped.facts.tokens = tokens;
   return dropped;
 }
 
@@ -150,10 +153,9 @@ TEST_CASE("data audit: a contribution that its island withdrew says why its samp
   DataAudit audit({});
   audit.take(refusal(Fate::not_finite, 1, {0, 0, 10}, 64));
   RoundRecord first = round_of(1, {{0, 0, 10}, {1, 0, 8}}, {0, 64});
-  first.steps = {0, 4};
   audit.take(first);
   RoundRecord second = round_of(2, {{0, 10, 20}, {1, 8, 8}}, {64, 1});
-  second.steps = {4, 0};
+  second.contributions[1].steps = 0;
   audit.take(second);
   audit.take(round_of(3, {{0, 20, 30}, {1, 8, 9}}, {0, 64}));  // nobody says why
   const PartAudit& part = audit.parts().at(0);
@@ -211,16 +213,15 @@ TEST_CASE("data audit: what became of each island's tokens is summed by fate, th
   DroppedRecord dropped;
   dropped.island = kB;
   dropped.fate = Fate::too_stale;
-  dropped.tokens = 7;
-  dropped.overwritten = 5;
+  dropped.facts.tokens = 7;
+  dropped.facts.overwritten = 5;
   audit.take(dropped);
   RoundRecord first = round_of(1, {{0, 0, 10}, {1, 0, 8}}, {64, 32});
-  first.staleness = {0, 3};
-  first.overwritten = {6, 0};
+  first.contributions[1].staleness = 3;
+  first.contributions[0].overwritten = 6;
   audit.take(first);
   RoundRecord second = round_of(2, {{0, 10, 20}, {1, 8, 16}}, {64, 0});
-  second.staleness = {0, 0};
-  second.overwritten = {0, 5};  // of a contribution that was withdrawn: the record of that says so
+  second.contributions[1].overwritten = 5;  // of a contribution that was withdrawn: the record of that says so
   second.fragment = 1;
   audit.take(second);
   audit.take(round_of(3, {{0, 20, 30}, {1, 16, 24}}));  // lost
@@ -244,11 +245,11 @@ TEST_CASE("data audit: a contribution that is told twice to count in no round is
   dropped.run = RunId("r-1");
   dropped.island = kA;
   dropped.round = Round(4);
-  dropped.data = DataRange{1, 20, 30};
+  dropped.facts.data = DataRange{1, 20, 30};
   dropped.fate = Fate::overrun;
-  dropped.tokens = 9;
+  dropped.facts.tokens = 9;
   DroppedRecord again = dropped;  // a round is of one fragment: an island that says another one adds no row
-  again.fragment = 7;
+  again.facts.fragment = 7;
   const std::vector<Record> records{dropped, again};
   REQUIRE(ledger.write(records).ok());
   REQUIRE(ledger.write(records).ok());

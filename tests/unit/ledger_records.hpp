@@ -49,7 +49,7 @@ inline RoundRecord round_record(std::uint64_t number, bool committed, bool check
   round.committed = committed;
   round.checkpoint = checkpoint;
   round.members = {IslandId("i-a"), IslandId("i-b")};
-  round.tokens = {100, 18'446'744'073'709'551'615ULL};
+  round.contributions = {{.tokens = 100}, {.tokens = 18'446'744'073'709'551'615ULL}};
   round.planned = kStart;
   if (committed) {
     round.digest = digest(number);

@@ -23,7 +23,7 @@ MetricRecord metric_record(std::uint64_t round, double outer) {
   metric.round = Round(round);
   metric.outer_loss = outer;
   metric.local_loss = outer + 0.5;
-  metric.training_loss = std::numeric_limits<double>::quiet_NaN();
+  metric.facts.training_loss = std::numeric_limits<double>::quiet_NaN();
   return metric;
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("recovery reads the checkpoints of earlier lineages that the run's his
     round.digest = digest(100 * lineage + number);
     if (base) {
       round.members.clear();
-      round.tokens.clear();
+      round.contributions.clear();
     }
     records.emplace_back(round);
   };

@@ -26,23 +26,22 @@ struct SmallRun {
     RoundRecord round = round_record(number, true, number % 10 == 0);
     round.lineage = lineage;
     round.members = kIslands;
-    round.tokens = {32, number % 7 == 0 ? 0U : 32U, 32};
-    round.steps = {1, 1, 1};
-    round.norms = {0.10516489368471128, 0.09104555192695206, 0.13386122205897744};
-    round.staleness = {0, 0, number % 5 == 0 ? 1U : 0U};
-    round.overwritten = {0, 0, 3};
+    round.contributions = {
+        {.tokens = 32, .steps = 1, .norm = 0.10516489368471128},
+        {.tokens = number % 7 == 0 ? 0U : 32U, .steps = 1, .norm = 0.09104555192695206},
+        {.tokens = 32, .steps = 1, .norm = 0.13386122205897744, .staleness = number % 5 == 0 ? 1U : 0U, .overwritten = 3}};
     for (std::uint32_t part = 0; part < 3; ++part) {
-      round.data.push_back(DataRange{part, 2 * (number - 1), 2 * number});
+      round.contributions[part].data = DataRange{part, 2 * (number - 1), 2 * number};
       round.parts.push_back(DataRange{part, 0, 2 * number});
     }
     // Each third contribution of the first island is too stale: its samples are passed over with the next one that counts. Of the last
     // island's each fifth a result overwrote a part.
     if (number % 3 == 0) {
-      round.data[0].to = round.data[0].from;
+      round.contributions[0].data.to = round.contributions[0].data.from;
     } else if (number % 3 == 1 && number > 1) {
-      round.data[0].held_from = std::exchange(round.data[0].from, 2 * (number - 2));
+      round.contributions[0].data.held_from = std::exchange(round.contributions[0].data.from, 2 * (number - 2));
     }
-    round.data[2].held_from = number % 5 == 0 ? 2 * number - 1 : 0;
+    round.contributions[2].data.held_from = number % 5 == 0 ? 2 * number - 1 : 0;
     rounds.push_back(round);
     std::vector<Record> records = {round};
     EventRecord planned{kStart, RunId("r-1"), {}, "debug", "round_planned", "round " + std::to_string(number) + " of run text, attempt 1",
@@ -52,7 +51,7 @@ struct SmallRun {
     committed.fields = {{"round", static_cast<std::int64_t>(number)},
                         {"digest", to_hex(round.digest)},
                         {"members", std::vector<std::string>{"a", "b", "c"}},
-                        {"member_tokens", round.tokens}};
+                        {"member_tokens", each_of(round.contributions, &ContributionFacts::tokens)}};
     records.emplace_back(planned);
     records.emplace_back(committed);
     for (const IslandId& island : kIslands) {
@@ -61,12 +60,12 @@ struct SmallRun {
       metric.run = RunId("r-1");
       metric.island = island;
       metric.round = Round(number);
-      metric.tokens = 32;
+      metric.facts.tokens = 32;
       records.emplace_back(metric);
     }
     if (number % 3 == 0) {
-      DroppedRecord drop{RunId("r-1"), lineage, kIslands[0], 0, Round(number), {}, Fate::too_stale, 7, 1};
-      drop.data = DataRange{0, 2 * (number - 1), 2 * number};
+      DroppedRecord drop{RunId("r-1"), lineage, kIslands[0], Round(number), Fate::too_stale, {.tokens = 7, .overwritten = 1}};
+      drop.facts.data = DataRange{0, 2 * (number - 1), 2 * number};
       dropped.push_back(drop);
       records.emplace_back(drop);
     }
@@ -217,7 +216,7 @@ TEST_CASE("rounds that are lost with every copy count no more, also where those 
   RoundRecord base = round_record(4'000, true, true);
   base.lineage = 1;
   base.members.clear();
-  base.tokens.clear();
+  base.contributions.clear();
   base.parts = {{0, 0, 8'000}, {1, 0, 8'000}, {2, 0, 8'000}};
   run.rounds.push_back(base);
   REQUIRE(write(ledger, {base}).ok());
@@ -241,7 +240,7 @@ TEST_CASE("a range that is missing, or counted twice, is named in a thinned ledg
     REQUIRE(write(ledger, {run_record()}).ok());
     write_rounds(ledger, run, 1, 1'000, false);
     std::vector<Record> wrong = run.round(1'001);
-    std::get<RoundRecord>(wrong.front()).data[1].from = from;
+    std::get<RoundRecord>(wrong.front()).contributions[1].data.from = from;
     REQUIRE(ledger.write(wrong).ok());
     write_rounds(ledger, run, 1'002, 20'000, false);
     CHECK(count(ledger, "rounds WHERE round=1001") == 0);

@@ -122,14 +122,14 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
                                 with(Hello(), [&](Hello& m) { m.generation.starts = count; }),
                                 with(Ready(), [&](Ready& m) { m.epoch = Epoch(count); }),
                                 with(Ready(), [&](Ready& m) { m.round = Round(count); }),
-                                with(Ready(), [&](Ready& m) { m.tokens = amount; }),
-                                with(Ready(), [&](Ready& m) { m.steps = amount; }),
-                                with(Ready(), [&](Ready& m) { m.data.to = amount; }),
-                                with(Ready(), [&](Ready& m) { m.overwritten = amount; }),
+                                with(Ready(), [&](Ready& m) { m.facts.tokens = amount; }),
+                                with(Ready(), [&](Ready& m) { m.facts.steps = amount; }),
+                                with(Ready(), [&](Ready& m) { m.facts.data.to = amount; }),
+                                with(Ready(), [&](Ready& m) { m.facts.overwritten = amount; }),
                                 with(Exchanged(), [&](Exchanged& m) { m.round = Round(count); }),
                                 with(Exchanged(), [&](Exchanged& m) { m.bytes_sent = count; }),
                                 with(ExchangeFailed(), [&](ExchangeFailed& m) { m.epoch = Epoch(count); }),
-                                with(Withdrawn(), [&](Withdrawn& m) { m.tokens = amount; }),
+                                with(Withdrawn(), [&](Withdrawn& m) { m.facts.tokens = amount; }),
                                 with(Merged(), [&](Merged& m) { m.step = Step(count); }),
                                 with(Checkpointed(), [&](Checkpointed& m) { m.file_bytes = count; }),
                                 with(CaughtUp(), [&](CaughtUp& m) { m.entry = count; }),
@@ -141,11 +141,11 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
                                 with(NewEpoch(), [&](NewEpoch& m) { m.tokens = count; }),
                                 with(Exchange(),
                                      [&](Exchange& m) {
-                                       m.tokens = {1, amount};
+                                       m.terms.tokens = {1, amount};
                                      }),
                                 with(Exchange(),
                                      [&](Exchange& m) {
-                                       m.steps = {1, amount};
+                                       m.terms.steps = {1, amount};
                                      }),
                                 with(Commit(),
                                      [&](Commit& m) {

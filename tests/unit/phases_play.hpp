@@ -124,7 +124,7 @@ struct Play {
   // An island trains with its group: it answers what it was told, until nothing is told any more.
   atl::Ready ready_for(const std::string& name, Round round, const Digest& digest) {
     const Invite& invite = assigned[name];
-    return atl::Ready{invite.run, invite.epoch, round, 10, 5, 2.0, 0.1, digest};
+    return atl::Ready{invite.run, invite.epoch, round, digest, {10, 5, 2.0, 0.1}};
   }
   // `on`: to their end, and not only until all have begun with the same.
   void begin_rounds(const std::vector<std::string>& names, bool on = true) {

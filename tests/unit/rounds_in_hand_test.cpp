@@ -21,8 +21,8 @@ RunTerms terms(const std::string& strategy = "diloco") {
   return RunTerms(RunId("r-1"), spec, compose(spec.strategy).value());
 }
 
-PublishFacts facts(std::uint64_t from, std::uint64_t to, std::uint32_t part = 0) {
-  PublishFacts value;
+ContributionFacts facts(std::uint64_t from, std::uint64_t to, std::uint32_t part = 0) {
+  ContributionFacts value;
   value.tokens = 100;
   value.steps = 4;
   value.data = DataRange{part, from, to};
@@ -32,8 +32,8 @@ PublishFacts facts(std::uint64_t from, std::uint64_t to, std::uint32_t part = 0)
 PendingRound pending(std::uint64_t round, std::uint64_t from, std::uint64_t to, std::uint32_t part = 0) {
   PendingRound value;
   value.round = Round(round);
-  value.norm = 2;
   value.facts = facts(from, to, part);
+  value.facts.norm = 2;
   return value;
 }
 
@@ -47,7 +47,9 @@ Digest digest(int number) {
 
 TEST_CASE("a round says in each phase what the coordinator has to hear of it, in the present epoch") {
   RoundInHand round(RunId("r-1"), Round(3), 1);
-  round.describe(facts(0, 8), 80);
+  ContributionFacts published = facts(0, 8);
+  published.fragment = 1;
+  round.describe(published);
   CHECK_FALSE(round.said(Epoch(2), digest(2)));
   round.form(0.5);
   const std::optional<Message> formed = round.said(Epoch(2), digest(2));
@@ -55,9 +57,9 @@ TEST_CASE("a round says in each phase what the coordinator has to hear of it, in
   const auto& ready = std::get<atl::Ready>(*formed);
   CHECK(ready.epoch == Epoch(2));
   CHECK(ready.round == Round(3));
-  CHECK(ready.fragment == 1);
-  CHECK(ready.tokens == 100);
-  CHECK(ready.norm == 0.5);
+  CHECK(ready.facts.fragment == 1);
+  CHECK(ready.facts.tokens == 100);
+  CHECK(ready.facts.norm == 0.5);
   CHECK(ready.digest == digest(2));
   CHECK(std::get<atl::Ready>(*round.said(Epoch(5), digest(2))).epoch == Epoch(5));
   round.begin_exchange(Attempt(1));
@@ -88,8 +90,8 @@ TEST_CASE("rounds in hand are applied in their order, and each is merged once") 
   const RunTerms run = terms();
   Outbox out;
   Rounds rounds(run, settings_of_rule(run).contributions, out);
-  rounds.add(Round(1), 0).describe(facts(0, 8), 80);
-  rounds.add(Round(2), 0).describe(facts(8, 16), 80);
+  rounds.add(Round(1), 0).describe(facts(0, 8));
+  rounds.add(Round(2), 0).describe(facts(8, 16));
   CHECK(rounds.published_to(0) == 16);
   CHECK(rounds.exchanging(Round(1), Attempt(1)) == nullptr);
   rounds.find(Round(1))->begin_exchange(Attempt(1));
@@ -155,7 +157,7 @@ TEST_CASE("a contribution that begins before what is counted can never be counte
   const RunTerms run = terms();
   Outbox out;
   Rounds rounds(run, settings_of_rule(run).contributions, out);
-  rounds.add(Round(5), 0).describe(facts(40, 48), 80);
+  rounds.add(Round(5), 0).describe(facts(40, 48));
   CHECK_FALSE(rounds.overlap(0, 40));
   CHECK(rounds.overlap(0, 44));
   CHECK_FALSE(rounds.overlap(1, 44));

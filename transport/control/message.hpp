@@ -23,6 +23,7 @@
 #include "transport/base/not_measured.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/control/contribution_facts.hpp"
 #include "transport/control/span.hpp"
 
 namespace atl {
@@ -134,20 +135,8 @@ struct Ready {
   RunId run;
   Epoch epoch;
   Round round;
-  std::uint64_t tokens = 0;  // since this fragment's last round: the weight
-  std::uint64_t steps = 0;
-  double training_loss = 0;
-  double norm = 0;  // of the contribution
-  Digest digest;    // round 0: of the initial outer state. Later: of the last committed round
-  std::uint32_t fragment = 0;
-  DataRange data = {};          // trained on since the round before, of whatever fragment
-  std::uint64_t sequences = 0;  // of an epoch of that part; 0: not known
-  // Where rounds close with a quorum: the round whose result the contribution is formed against, and how many rounds of its fragment were
-  // committed since the trainer took its base.
-  Round base = {};
-  std::uint32_t staleness = 0;
-  std::uint64_t overwritten = 0;  // tokens before it that a result overwrote in the trainer: they are in no contribution
-  std::uint64_t fingerprint = 0;  // of the contribution's values (strategies/contribution.hpp); 0: not known, or all are zero
+  Digest digest;  // round 0: of the initial outer state. Later: of the last committed round
+  ContributionFacts facts = {};
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -209,11 +198,8 @@ struct Withdrawn {
   Epoch epoch;
   Round round;
   Error error;
-  DataRange data = {};  // as in Ready
-  std::uint32_t fragment = 0;
   Fate fate = Fate::rejected;
-  std::uint64_t tokens = 0;  // behind the contribution
-  std::uint64_t overwritten = 0;
+  ContributionFacts facts = {};  // accounted()
   friend bool operator==(const Withdrawn&, const Withdrawn&) = default;
 };
 
@@ -368,23 +354,28 @@ struct NewEpoch {
   friend bool operator==(const NewEpoch&, const NewEpoch&) = default;
 };
 
+// What is said of each member of an exchange, in their order: one value where it is the same for all, so that what is said to an island
+// does not grow with the islands.
+struct ExchangeTerms {
+  std::vector<std::uint64_t> tokens;      // the weights, see strategies/aggregate.hpp; 0: contributes nothing
+  std::vector<std::uint8_t> shares = {};  // 0: it owns no shard; empty: everybody owns one. Never in short
+  std::vector<std::uint64_t> steps = {};  // behind its tokens
+  // Of its contribution. One value where the aggregator does not count them: the largest, beyond which none may go. Empty: none was said.
+  std::vector<double> norms = {};
+  friend bool operator==(const ExchangeTerms&, const ExchangeTerms&) = default;
+};
+
 // "Exchange now." Members contribute in this order; member j owns shard j. A member with weight 0 contributes nothing
-// (it withdrew) but receives the result. What is said per member is one value where it is the same for all, so that what is said to an
-// island does not grow with the islands.
+// (it withdrew) but receives the result.
 struct Exchange {
   RunId run;
   Epoch epoch;
   Round round;
   Attempt attempt;
-  std::vector<IslandId> members;          // empty: all members of the epoch, in their order
-  std::vector<std::uint64_t> tokens;      // per member: the weights, see strategies/aggregate.hpp
-  std::vector<std::uint8_t> shares = {};  // per member: 0: it owns no shard; empty: everybody owns one
+  std::vector<IslandId> members;  // empty: all members of the epoch, in their order
+  ExchangeTerms terms;
   std::uint32_t fragment = 0;
-  bool rejected = false;                  // the contribution of whom this is sent to does not count, in no later round either
-  std::vector<std::uint64_t> steps = {};  // per member: behind its tokens
-  // Per member: of its contribution. One value where the aggregator does not count them: the largest, beyond which none may go. Empty: none
-  // was said.
-  std::vector<double> norms = {};
+  bool rejected = false;  // the contribution of whom this is sent to does not count, in no later round either
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 

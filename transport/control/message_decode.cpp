@@ -447,9 +447,12 @@ class Decoder {
     return Heartbeat{m.boot(), list(m.reports(), [this](const wire::IslandReport* report) { return get(*report); })};
   }
   Ready get(const wire::Ready& m) {
-    return Ready{run(m.run()),  epoch(m.epoch()),        round(m.round()), amount(m.tokens()), amount(m.steps()),     m.training_loss(),
-                 m.norm(),      digest(m.digest()),      m.fragment(),     range(m.data()),    amount(m.sequences()), round(m.base()),
-                 m.staleness(), amount(m.overwritten()), m.fingerprint()};
+    return Ready{run(m.run()),
+                 epoch(m.epoch()),
+                 round(m.round()),
+                 digest(m.digest()),
+                 {amount(m.tokens()), amount(m.steps()), m.training_loss(), m.norm(), m.fragment(), range(m.data()), amount(m.sequences()),
+                  round(m.base()), m.staleness(), amount(m.overwritten()), m.fingerprint()}};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),
@@ -485,8 +488,10 @@ class Decoder {
                         std::chrono::milliseconds(at_most(m.steady_ms(), kWindowMs))};
   }
   Withdrawn get(const wire::Withdrawn& m) {
-    return Withdrawn{run(m.run()), epoch(m.epoch()), round(m.round()),   get(m.error()),         range(m.data()),
-                     m.fragment(), fate(m.fate()),   amount(m.tokens()), amount(m.overwritten())};
+    Withdrawn withdrawn{run(m.run()), epoch(m.epoch()), round(m.round()), get(m.error()), fate(m.fate())};
+    withdrawn.facts = {
+        .tokens = amount(m.tokens()), .fragment = m.fragment(), .data = range(m.data()), .overwritten = amount(m.overwritten())};
+    return withdrawn;
   }
   Merged get(const wire::Merged& m) {
     return Merged{
@@ -553,17 +558,15 @@ class Decoder {
                     m.share() == nullptr ? std::nullopt : std::optional(share(m.share()))};
   }
   Exchange get(const wire::Exchange& m) {
-    return Exchange{run(m.run()),
-                    epoch(m.epoch()),
-                    round(m.round()),
-                    Attempt(m.attempt()),
-                    list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
-                    amounts(m.tokens()),
-                    list(m.shares(), [](std::uint8_t share) { return share; }),
-                    m.fragment(),
-                    m.rejected(),
-                    amounts(m.steps()),
-                    numbers(m.norms())};
+    return Exchange{
+        run(m.run()),
+        epoch(m.epoch()),
+        round(m.round()),
+        Attempt(m.attempt()),
+        list(m.members(), [this](const flatbuffers::String* member) { return island(member); }),
+        {amounts(m.tokens()), list(m.shares(), [](std::uint8_t share) { return share; }), amounts(m.steps()), numbers(m.norms())},
+        m.fragment(),
+        m.rejected()};
   }
   Commit get(const wire::Commit& m) {
     return Commit{run(m.run()), epoch(m.epoch()),  round(m.round()), Attempt(m.attempt()), digest(m.digest()), m.checkpoint(),

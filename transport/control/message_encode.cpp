@@ -233,9 +233,10 @@ class Encoder {
                                  list(m.reports, "the list of reports", [this](const IslandReport& r) { return put(r); }));
   }
   Offset<wire::Ready> put(const Ready& m) {
-    return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, m.tokens, m.steps, m.training_loss, m.norm,
-                             DigestField(m.digest).get(), m.fragment, RangeField(m.data).get(), m.sequences, m.base.value, m.staleness,
-                             m.overwritten, m.fingerprint);
+    const ContributionFacts& f = m.facts;
+    return wire::CreateReady(builder_, name(m.run), m.epoch.value, m.round.value, f.tokens, f.steps, f.training_loss, f.norm,
+                             DigestField(m.digest).get(), f.fragment, RangeField(f.data).get(), f.sequences, f.base.value, f.staleness,
+                             f.overwritten, f.fingerprint);
   }
   Offset<wire::Exchanged> put(const Exchanged& m) {
     return wire::CreateExchanged(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),
@@ -253,8 +254,9 @@ class Encoder {
                                   milliseconds(m.available.steady));
   }
   Offset<wire::Withdrawn> put(const Withdrawn& m) {
-    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(m.data).get(), m.fragment,
-                                 static_cast<wire::Fate>(m.fate), m.tokens, m.overwritten);
+    const ContributionFacts& f = m.facts;
+    return wire::CreateWithdrawn(builder_, name(m.run), m.epoch.value, m.round.value, put(m.error), RangeField(f.data).get(), f.fragment,
+                                 static_cast<wire::Fate>(m.fate), f.tokens, f.overwritten);
   }
   Offset<wire::Merged> put(const Merged& m) {
     return wire::CreateMerged(builder_, name(m.run), m.round.value, m.step.value, m.outer_loss, m.local_loss, m.wait_seconds,
@@ -326,12 +328,12 @@ class Encoder {
   }
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });
-    const auto tokens = list(m.tokens, "the list of weights", [](std::uint64_t count) { return count; });
-    const auto steps = list(m.steps, "the list of steps", [](std::uint64_t count) { return count; });
-    const auto norms = list(m.norms, "the list of norms", [](double norm) { return norm; });
+    const auto tokens = list(m.terms.tokens, "the list of weights", [](std::uint64_t count) { return count; });
+    const auto steps = list(m.terms.steps, "the list of steps", [](std::uint64_t count) { return count; });
+    const auto norms = list(m.terms.norms, "the list of norms", [](double norm) { return norm; });
     return wire::CreateExchange(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, islands, tokens,
-                                list(m.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment, m.rejected,
-                                steps, norms);
+                                list(m.terms.shares, "the list of shares", [](std::uint8_t share) { return share; }), m.fragment,
+                                m.rejected, steps, norms);
   }
   Offset<wire::Commit> put(const Commit& m) {
     return wire::CreateCommit(builder_, name(m.run), m.epoch.value, m.round.value, m.attempt.value, DigestField(m.digest).get(),

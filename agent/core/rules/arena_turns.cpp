@@ -33,13 +33,13 @@ bool ArenaTurns::publishing() const {
   return std::ranges::any_of(fragments_, [](const Fragment& f) { return f.turn == Turn::publishing; });
 }
 
-PublishFacts ArenaTurns::published(std::uint32_t fragment, Step step, std::uint64_t position, const PublishFacts& facts) {
-  Fragment& f = fragments_.at(fragment);
+ContributionFacts ArenaTurns::published(Step step, std::uint64_t position, const ContributionFacts& facts) {
+  Fragment& f = fragments_.at(facts.fragment);
   f.turn = Turn::ours;
   f.owes = false;
   const std::uint64_t all = position - std::min(position, f.published_at);
   const std::uint64_t since = position - std::min(position, f.position);
-  PublishFacts own = facts;
+  ContributionFacts own = facts;
   own.data.held_from = position - std::min(since, all);
   f.published_at = position;
   f.published_step = step;

@@ -58,9 +58,9 @@ class ArenaTurns {
   void hurry(std::uint32_t fragment, std::uint64_t tokens);
   // The furthest step at which a fragment is published that is to hurry and has enough in it. trained: tokens since the trainer started.
   [[nodiscard]] std::optional<Step> hurried(std::uint64_t trained);
-  // step, position: of the trainer. The facts, whose tokens and steps are since its publish of this fragment before, with those since it
-  // took its base: what a result overwrote in between is in no contribution. Its data are held from there on.
-  PublishFacts published(std::uint32_t fragment, Step step, std::uint64_t position, const PublishFacts& facts);
+  // step, position: of the trainer. The facts of a fragment, whose tokens and steps are since its publish of this fragment before, with
+  // those since it took its base: what a result overwrote in between is in no contribution. Its data are held from there on.
+  ContributionFacts published(Step step, std::uint64_t position, const ContributionFacts& facts);
   void applied(std::uint32_t fragment, Round round) { newest_[fragment] = round; }
   // This round counted what the trainer had published.
   void counted(std::uint32_t fragment, Round round);

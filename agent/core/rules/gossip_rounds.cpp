@@ -13,8 +13,8 @@ GossipRounds::GossipRounds(Core::State& of, RunInHand& its_run)
 // The last rounds merge all islands' outer parameters, and those the coordinator commits.
 bool GossipRounds::commits(Round round) const { return round <= run->terms.last_trained(); }
 
-PublishFacts GossipRounds::credit(RoundInHand&, const TrainerPublished& event, const PublishFacts& facts) {
-  partners_.publish(event.tokens);
+ContributionFacts GossipRounds::credit(RoundInHand&, const TrainerPublished& event, const ContributionFacts& facts) {
+  partners_.publish(event.facts.tokens);
   return facts;
 }
 
@@ -24,7 +24,7 @@ void GossipRounds::on_formed(RoundInHand& round) {
     say(round);
     return;
   }
-  if (const std::optional<std::string> exploded = partners_.guard(round.fragment()).verdict(round.ready().norm)) {
+  if (const std::optional<std::string> exploded = partners_.guard(round.fragment()).verdict(round.facts().norm)) {
     reject_own(round, Error{Code::corrupt, *exploded});
     return;
   }
@@ -66,7 +66,7 @@ void GossipRounds::meet_partner(RoundInHand& round) {
   round.begin_exchange(Attempt(1), run->members.epoch());
   NormGuard guard = partners_.guard(round.fragment());
   if (guard.usual > 0) {
-    guard.usual = std::max(guard.usual, round.ready().norm);  // what both islands do is no offence
+    guard.usual = std::max(guard.usual, round.facts().norm);  // what both islands do is no offence
   }
   effect(MeetPartner{run->terms.id, run->members.epoch(), number, round.attempt(), round.fragment(), group_in(number),
                      now + run->terms.spec.islands.deadline, guard, round.withdrawn()});
@@ -77,7 +77,7 @@ void GossipRounds::reject_own(RoundInHand& round, const Error& error) {
   const Round number = round.number();
   round.reject();
   departure.contributed();
-  partners_.reject(round.ready().tokens);
+  partners_.reject(round.facts().tokens);
   if (session.welcomed()) {
     send(Withdrawn{run->terms.id, run->members.epoch(), number, error});
   } else {
@@ -179,7 +179,8 @@ void GossipRounds::drive() {
   }
   const Round number = run->outer.committed().next();
   RoundInHand& round = run->rounds.add(number, run->terms.rounds.terms(number).fragment);
-  round.weigh(partners_.weight(), run->trainer.training_loss());
+  round.describe(
+      {.tokens = partners_.weight(), .training_loss = run->trainer.training_loss(), .fragment = round.fragment()});  // what they weigh
   effect(FormMergeContribution{run->terms.id, number, round.fragment()});
 }
 

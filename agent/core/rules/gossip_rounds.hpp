@@ -25,7 +25,7 @@ class GossipRounds final : public OwnStateRounds {
   void drive() override;
 
  protected:
-  PublishFacts credit(RoundInHand& round, const TrainerPublished& event, const PublishFacts& facts) override;
+  ContributionFacts credit(RoundInHand& round, const TrainerPublished& event, const ContributionFacts& facts) override;
   void on_formed(RoundInHand& round) override;
   void withdraw(RoundInHand& round, Error error) override;
   void begin_commit(RoundInHand& round) override { meet_partner(round); }

@@ -145,8 +145,8 @@ void OwnRounds::begin_commit(RoundInHand& round) {
   order.attempt = round.attempt();
   order.fragment = round.fragment();
   order.members = {Member{identity.island, identity.name, "", identity.bulk_address}};
-  order.tokens = {std::max<std::uint64_t>(round.ready().tokens, 1)};
-  order.steps = {round.ready().steps};
+  order.terms.tokens = {std::max<std::uint64_t>(round.facts().tokens, 1)};
+  order.terms.steps = {round.facts().steps};
   order.stall_after = session.stall_after();
   effect(std::move(order));
 }

@@ -31,7 +31,7 @@ class Partners {
   // What came of a round.
   void note(const RoundInHand& round, const ExchangeDone& event) {
     if (!round.withdrawn()) {
-      norms_.add(round.fragment(), round.ready().norm);
+      norms_.add(round.fragment(), round.facts().norm);
     }
     if (!event.partner.empty()) {
       met_.emplace(round.group_epoch(), event.round);

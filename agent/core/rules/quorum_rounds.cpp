@@ -13,16 +13,16 @@ namespace atl::agent {
 using Phase = RoundInHand::Phase;
 using Turn = ArenaTurns::Turn;
 
-bool QuorumRounds::expects(const TrainerPublished& event) const { return turns_.is(event.fragment, Turn::publishing); }
+bool QuorumRounds::expects(const TrainerPublished& event) const { return turns_.is(event.facts.fragment, Turn::publishing); }
 
 std::optional<Round> QuorumRounds::open_round(Round from, std::uint32_t fragment) const {
   const std::optional<RoundPlan> plan = first_open(Round(from.value - 1), fragment);
   return plan ? std::optional(plan->round) : std::nullopt;
 }
 
-PublishFacts QuorumRounds::credit(RoundInHand& round, const TrainerPublished& event, const PublishFacts& facts) {
-  round.train_from(turns_.took_part_in(event.fragment));
-  return turns_.published(event.fragment, event.step, event.position, facts);
+ContributionFacts QuorumRounds::credit(RoundInHand& round, const TrainerPublished& event, const ContributionFacts& facts) {
+  round.train_from(turns_.took_part_in(event.facts.fragment));
+  return turns_.published(event.step, event.position, facts);
 }
 
 void QuorumRounds::on_formed(RoundInHand& round) {
@@ -52,7 +52,7 @@ std::optional<RoundInHand*> QuorumRounds::round_of(const Exchange& order) {
 }
 
 bool QuorumRounds::is_counted(const Exchange& order, const RoundInHand& round) const {
-  return !round.receives() && counts(order, island(), round.ready());
+  return !round.receives() && counts(order, island(), round.facts());
 }
 
 // The round closes without this island's contribution, and the island receives its result. A contribution that is there already goes into
@@ -73,7 +73,7 @@ RoundInHand* QuorumRounds::receive(const Exchange& message, RoundInHand* late) {
 }
 
 // What did not count is counted with the island's next contribution that does.
-std::uint64_t QuorumRounds::counted_to(const RoundInHand& round) const { return round.counts() ? round.ready().data.to : 0; }
+std::uint64_t QuorumRounds::counted_to(const RoundInHand& round) const { return round.counts() ? round.facts().data.to : 0; }
 
 bool QuorumRounds::expects(const TrainerMerged& event) {
   return turns_.merged(event.fragment, event.round, event.step, event.position, run->trainer.tokens());
@@ -192,7 +192,7 @@ void QuorumRounds::hand_result(const RoundInHand& round, const ResultApplied& ev
   const std::uint32_t fragment = round.fragment();
   turns_.applied(fragment, event.round);
   if (round.counts()) {
-    run->rounds.count_data(round.ready().data);
+    run->rounds.count_data(round.facts().data);
     turns_.counted(fragment, event.round);
   }
   if (run->trainer.training() && turns_.adopts(fragment, event.round)) {
@@ -256,8 +256,7 @@ bool QuorumRounds::date(Round number) {
 
 // It does not count, and waits for nothing: the trainer publishes anew.
 void QuorumRounds::drop_contribution(Round number, const Error& why, Fate fate) {
-  const atl::Ready& ready = run->rounds.find(number)->ready();
-  send(Withdrawn{run->terms.id, run->members.epoch(), number, why, ready.data, ready.fragment, fate, ready.tokens, ready.overwritten});
+  send(Withdrawn{run->terms.id, run->members.epoch(), number, why, fate, accounted(run->rounds.find(number)->facts())});
   forget_contribution(number);
 }
 
@@ -273,8 +272,7 @@ void QuorumRounds::forget_contribution(Round number) {
 bool QuorumRounds::postpone(Round number) {
   const std::optional<RoundPlan> next = first_open(number, run->rounds.find(number)->fragment());
   if (!next) {
-    const atl::Ready& ready = run->rounds.find(number)->ready();
-    tell_overrun(number, ready.fragment, PublishFacts{ready.tokens, ready.steps, ready.training_loss, ready.data, ready.overwritten});
+    tell_overrun(number, run->rounds.find(number)->facts());
     return false;
   }
   RoundInHand& postponed = run->rounds.postpone(number, next->round);
@@ -306,15 +304,15 @@ void QuorumRounds::drive() {
 // Published for a run that has no more rounds of this fragment.
 void QuorumRounds::on_unneeded(const TrainerPublished& event) {
   run->trainer.on(event);
-  const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
-  const PublishFacts facts{event.tokens, event.steps, event.training_loss, data};
-  tell_overrun(event.round, event.fragment, turns_.published(event.fragment, event.step, event.position, facts));
+  ContributionFacts facts = event.facts;
+  facts.data = DataRange{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
+  tell_overrun(event.round, turns_.published(event.step, event.position, facts));
 }
 
-void QuorumRounds::tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts) {
+void QuorumRounds::tell_overrun(Round round, const ContributionFacts& facts) {
   const Error why{Code::unavailable, std::to_string(facts.tokens) + " tokens were trained on after the last round of fragment " +
-                                         std::to_string(fragment) + ": they count in no round"};
-  send(Withdrawn{run->terms.id, run->members.epoch(), round, why, facts.data, fragment, Fate::overrun, facts.tokens, facts.overwritten});
+                                         std::to_string(facts.fragment) + ": they count in no round"};
+  send(Withdrawn{run->terms.id, run->members.epoch(), round, why, Fate::overrun, accounted(facts)});
   tell("info", "contribution_overrun", why.why);
 }
 

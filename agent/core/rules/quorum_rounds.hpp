@@ -24,7 +24,7 @@ class QuorumRounds final : public SharedRounds {
   [[nodiscard]] bool expects(const TrainerPublished& event) const override;
   [[nodiscard]] std::optional<Round> open_round(Round from, std::uint32_t fragment) const override;
   void on_unneeded(const TrainerPublished& event) override;
-  PublishFacts credit(RoundInHand& round, const TrainerPublished& event, const PublishFacts& facts) override;
+  ContributionFacts credit(RoundInHand& round, const TrainerPublished& event, const ContributionFacts& facts) override;
   void on_formed(RoundInHand& round) override;
   void withdraw(RoundInHand& round, Error error) override;
   [[nodiscard]] std::optional<RoundInHand*> round_of(const Exchange& order) override;
@@ -50,7 +50,7 @@ class QuorumRounds final : public SharedRounds {
   void drop_contribution(Round number, const Error& why, Fate fate);
   void forget_contribution(Round number);
   bool postpone(Round number);
-  void tell_overrun(Round round, std::uint32_t fragment, const PublishFacts& facts);
+  void tell_overrun(Round round, const ContributionFacts& facts);
 
   ArenaTurns turns_;
 };

@@ -25,17 +25,18 @@ Exchange in_full(Exchange order, const Membership& membership) {
   if (order.members.empty()) {
     order.members = membership.islands();
   }
-  fill(order.tokens, order.members.size());
-  fill(order.steps, order.members.size());
-  fill(order.norms, order.members.size());
+  fill(order.terms.tokens, order.members.size());
+  fill(order.terms.steps, order.members.size());
+  fill(order.terms.norms, order.members.size());
   return order;
 }
 
 // Everybody has a weight, and somebody owns a shard.
 bool fits(const Exchange& order) {
   const auto owns = [](std::uint8_t share) { return share != 0; };
-  return order.tokens.size() == order.members.size() &&
-         (order.shares.empty() || (order.shares.size() == order.members.size() && std::ranges::any_of(order.shares, owns)));
+  return order.terms.tokens.size() == order.members.size() &&
+         (order.terms.shares.empty() ||
+          (order.terms.shares.size() == order.members.size() && std::ranges::any_of(order.terms.shares, owns)));
 }
 
 }  // namespace
@@ -51,27 +52,30 @@ void Rule::on_trainer(const TrainerPublished& event) {
   }
   const std::optional<Schedule>& schedule = run->trainer.schedule();
   if (const Result<RoundPlan> plan = schedule ? schedule->round_at(event.round) : Error{Code::not_found, ""};
-      plan && plan->fragment != event.fragment) {
-    give_up(Error{Code::invalid_argument, "the trainer published fragment " + std::to_string(event.fragment) + " for round " +
+      plan && plan->fragment != event.facts.fragment) {
+    give_up(Error{Code::invalid_argument, "the trainer published fragment " + std::to_string(event.facts.fragment) + " for round " +
                                               std::to_string(event.round.value) + ", which is of fragment " +
                                               std::to_string(plan->fragment) + ": its program does not answer what it is asked for"});
     return;
   }
-  const std::optional<Round> round = open_round(event.round, event.fragment);
+  const std::optional<Round> round = open_round(event.round, event.facts.fragment);
   if (!round) {
     on_unneeded(event);
     return;
   }
   run->trainer.on(event);
-  if (departure.cut_short() && event.steps == 0) {
+  if (departure.cut_short() && event.facts.steps == 0) {
     departure.contributed();  // it had only just begun: there is nothing to contribute
     say_leave();
     return;
   }
-  const DataRange data{run->members.part(), run->rounds.published_to(run->outer.counted()), event.position};
-  RoundInHand& in_hand = run->rounds.add(*round, event.fragment);
-  const PublishFacts facts = credit(in_hand, event, {event.tokens, event.steps, event.training_loss, data});
-  in_hand.describe(facts, run->trainer.sequences());
+  const std::uint64_t published = run->rounds.published_to(run->outer.counted());
+  RoundInHand& in_hand = run->rounds.add(*round, event.facts.fragment);
+  ContributionFacts facts = event.facts;
+  facts.data = DataRange{run->members.part(), published, event.position};
+  facts.sequences = run->trainer.sequences();
+  facts = credit(in_hand, event, facts);
+  in_hand.describe(facts);
   in_hand.publish_as(event.round);
   run->rounds.note_local_loss(*round, event.local_loss);
   if (event.nonfinite) {
@@ -80,7 +84,7 @@ void Rule::on_trainer(const TrainerPublished& event) {
     take_failure(*round, Error{Code::corrupt, what + " was not finite"});
     go_back(what + " was not finite");
   } else {
-    effect(FormContribution{run->terms.id, *round, event.fragment, facts});
+    effect(FormContribution{run->terms.id, *round, facts});
   }
 }
 
@@ -93,7 +97,7 @@ void Rule::on_engine(const ContributionFormed& event) {
   if (round == nullptr) {
     return;
   }
-  round->form(event.norm, event.base, event.fingerprint);
+  round->form(event.facts.norm, event.facts.base, event.facts.fingerprint);
   on_formed(*round);
 }
 
@@ -157,7 +161,7 @@ void Rule::on_exchange(const Exchange& order) {
       refuse("this island does not know a member of the exchange");
       return;
     }
-    const bool counts = message.tokens[members.size()] > 0;
+    const bool counts = message.terms.tokens[members.size()] > 0;
     if (each == island() && counts && round->withdrawn()) {
       refuse("this island withdrew its contribution to round " + std::to_string(message.round.value));
       return;
@@ -166,7 +170,7 @@ void Rule::on_exchange(const Exchange& order) {
   }
   round->begin_exchange(message.attempt);
   effect(BeginExchange{run->terms.id, run->members.epoch(), message.round, message.attempt, round->fragment(), std::move(members),
-                       message.tokens, session.stall_after(), message.shares, message.steps, message.norms});
+                       message.terms, session.stall_after()});
 }
 
 void Rule::on_engine(const ExchangeDone& event) {

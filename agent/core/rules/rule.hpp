@@ -142,7 +142,7 @@ class Rule {
   [[nodiscard]] virtual std::optional<Round> open_round(Round from, std::uint32_t fragment) const;
   virtual void on_unneeded(const TrainerPublished&) {}
   // What of the publish the contribution holds.
-  virtual PublishFacts credit(RoundInHand&, const TrainerPublished&, const PublishFacts& facts) { return facts; }
+  virtual ContributionFacts credit(RoundInHand&, const TrainerPublished&, const ContributionFacts& facts) { return facts; }
   virtual void on_formed(RoundInHand& round) = 0;
   // Its contribution does not count, as this island itself says.
   virtual void withdraw(RoundInHand& round, Error error) = 0;
@@ -158,7 +158,7 @@ class Rule {
   // The others went on with a result that this island does not hold.
   virtual void miss_commit(Round round);
   // Up to where the round's contribution counts in this island's part of the data.
-  [[nodiscard]] virtual std::uint64_t counted_to(const RoundInHand& round) const { return round.ready().data.to; }
+  [[nodiscard]] virtual std::uint64_t counted_to(const RoundInHand& round) const { return round.facts().data.to; }
   virtual void on_applied(const ResultApplied&) {}
   virtual void begin_checkpoint(Round round);
   virtual void hand_result(const RoundInHand& round, const ResultApplied& event);

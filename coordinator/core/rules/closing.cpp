@@ -20,7 +20,7 @@ std::uint64_t Closing::rounds_ahead() const { return kRoundsAhead; }
 
 // An island that claims more would have any norm and any number of steps allowed.
 std::uint32_t Closing::missed_by(const Run& /*run*/, const Contribution& contribution) const {
-  return std::min(contribution.staleness, 1U);
+  return std::min(contribution.facts.staleness, 1U);
 }
 
 // ---------------------------------------------------------------------------------------------------------- with a quorum
@@ -72,10 +72,10 @@ Answer QuorumClosing::answer_in(const Run& run, const OpenRound& round, const Is
   if (contribution == nullptr || contribution->withdrawn || run.spec.strategy.anchor == Anchor::own) {
     return round.answer_of(island);
   }
-  const auto newest = run.in_rounds().newest.find(contribution->fragment);
+  const auto newest = run.in_rounds().newest.find(contribution->facts.fragment);
   const bool older = newest != run.in_rounds().newest.end() &&
                      newest->second <= run.lineage.committed() &&  // else of rounds that were lost
-                     contribution->base < newest->second;
+                     contribution->facts.base < newest->second;
   return older && !ATOLL_PLANTED(older_anchor) ? Answer::none : Answer::ready;
 }
 
@@ -83,12 +83,12 @@ Answer QuorumClosing::answer_in(const Run& run, const OpenRound& round, const Is
 bool QuorumClosing::late(const Run& run, const OpenRound& round, const IslandId& island) const {
   const Contribution* contribution = round.contribution_of(island);
   const std::uint32_t usual = run.spec.strategy.overlap_steps >= run.spec.strategy.inner_steps ? 1 : 0;
-  return contribution != nullptr && contribution->staleness > usual;
+  return contribution != nullptr && contribution->facts.staleness > usual;
 }
 
 // How many rounds of its fragment a contribution missed, as far as that can be so.
 std::uint32_t QuorumClosing::missed_by(const Run& run, const Contribution& contribution) const {
-  return std::min(contribution.staleness, run.spec.strategy.max_staleness + 1);
+  return std::min(contribution.facts.staleness, run.spec.strategy.max_staleness + 1);
 }
 
 // Of how many rounds a contribution has the movement in it, beside its own: of those that it missed, where it is formed against the newest
@@ -100,8 +100,8 @@ std::uint32_t QuorumClosing::spanned_by(const Run& run, const Contribution& cont
 // Where rounds close with a quorum an island's contributions may be committed in another order than it made them. The first that is
 // committed counts all samples up to its own, and those that were made before it count none: each sample is counted once, and none is left
 // out.
-DataRange QuorumClosing::counted_by(const Run& run, const Contribution& contribution) const {
-  DataRange data = contribution.data;
+DataRange QuorumClosing::counted_by(const Run& run, const ContributionFacts& facts) const {
+  DataRange data = facts.data;
   const std::uint64_t counted = run.data.position(data.part);
   data.from = std::min(counted, data.to);
   return data;

@@ -58,7 +58,7 @@ class Closing : protected Services {
 
   // ---- committed
   // The samples that are counted with this contribution.
-  [[nodiscard]] virtual DataRange counted_by(const Run&, const Contribution& contribution) const { return contribution.data; }
+  [[nodiscard]] virtual DataRange counted_by(const Run&, const ContributionFacts& facts) const { return facts.data; }
   // A round of this fragment is committed, now or by the ledger.
   virtual void on_committed(Run&, Round, std::uint32_t /*fragment*/) {}
 };
@@ -82,7 +82,7 @@ class QuorumClosing : public Closing {
   [[nodiscard]] std::uint32_t spanned_by(const Run& run, const Contribution& contribution) const override;
   [[nodiscard]] bool bounds_steps() const override { return false; }
   [[nodiscard]] bool needs_norms() const override { return true; }
-  [[nodiscard]] DataRange counted_by(const Run& run, const Contribution& contribution) const override;
+  [[nodiscard]] DataRange counted_by(const Run& run, const ContributionFacts& facts) const override;
   void on_committed(Run& run, Round round, std::uint32_t fragment) override;
 
  private:

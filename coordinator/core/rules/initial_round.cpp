@@ -106,7 +106,7 @@ void SharedRule::commit_initial(Run& run, const Digest& chosen) {
     Membership& membership = run.memberships.at(id);
     if (membership.entry.initial() == digest) {
       value.members.push_back(id);
-      value.tokens.push_back(0);
+      value.contributions.emplace_back();
       membership.record.state = MembershipState::active;
       core_.save(run, membership);
     } else {

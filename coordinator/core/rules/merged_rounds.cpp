@@ -34,13 +34,13 @@ void RoundRule::hear(Run& run, Membership& membership, const Merged& message) {
   metric.wait_seconds = message.wait_seconds;
   account_wait(run, membership, message.round, message.wait_seconds);
   if (const auto found = progress.unmerged.find(message.round); found != progress.unmerged.end()) {
-    const std::uint32_t fragment = found->second.fragment;
+    const std::uint32_t fragment = found->second.facts.fragment;
     progress.unmerged.erase(found);
     record_unmerged(run, membership, message.round, fragment);
   } else {
     const Island& island = islands_.at(membership.record.island);
     const auto report = island.reports.find(run.about.id);
-    metric.training_loss = report == island.reports.end() ? kNotMeasured : report->second.training_loss;
+    metric.facts.training_loss = report == island.reports.end() ? kNotMeasured : report->second.training_loss;
   }
   record(std::move(metric));
   tell_own_metrics(run, membership, message);
@@ -54,9 +54,7 @@ MetricRecord RoundRule::metric_of(const Run& run, const Membership& membership, 
   metric.island = membership.record.island;
   metric.round = round;
   if (const auto found = membership.progress.unmerged.find(round); found != membership.progress.unmerged.end()) {
-    metric.training_loss = found->second.training_loss;
-    metric.norm = found->second.norm;
-    metric.tokens = found->second.tokens;
+    metric.facts = found->second.facts;
     metric.bytes_sent = found->second.bytes_sent;
     metric.bytes_received = found->second.bytes_received;
   }
@@ -65,10 +63,10 @@ MetricRecord RoundRule::metric_of(const Run& run, const Membership& membership, 
 
 // Committed rounds before this one (of this fragment) whose results the island's trainer will not merge any more: they have a row, too.
 void RoundRule::record_unmerged(const Run& run, Membership& membership, Round before, std::optional<std::uint32_t> fragment) {
-  std::map<Round, LastContribution>& unmerged = membership.progress.unmerged;
+  std::map<Round, Contributed>& unmerged = membership.progress.unmerged;
   for (auto at = unmerged.begin(); at != unmerged.end() && at->first < before;) {
     const bool committed = islands_commit(run, at->first) || at->first <= run.lineage.committed();
-    if ((fragment && at->second.fragment != *fragment) || !committed) {
+    if ((fragment && at->second.facts.fragment != *fragment) || !committed) {
       ++at;
       continue;
     }

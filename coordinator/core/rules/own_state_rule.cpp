@@ -68,13 +68,13 @@ void OwnStateRule::describe(const Run& run, RunView& view) const {
 }
 
 void OwnStateRule::hear_own(Run& run, Membership& membership, const atl::Ready& message) {
-  if (message.round > membership.progress.last.round) {
+  if (message.round > membership.progress.contributed) {
     forgive(run, membership);
   }
-  membership.progress.contribute({message.round, message.tokens, message.training_loss, message.norm, 0, 0, message.fragment});
+  membership.progress.contribute(message.round, message.facts);
   look_for_alike(run, membership, message);
-  if (misplaced(run, message.round, message.fragment, message.data).empty() && message.data.part == membership.record.part) {
-    run.data.count_in(message.data, message.sequences, out_);
+  if (misplaced(run, message.round, message.facts).empty() && message.facts.data.part == membership.record.part) {
+    run.data.count_in(message.facts.data, message.facts.sequences, out_);
   }
   membership.progress.settled =
       current(run, membership, message.epoch) || membership.progress.settled;  // one that missed a membership is told

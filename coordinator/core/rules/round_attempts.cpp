@@ -185,7 +185,10 @@ std::optional<Wait> RoundRule::pause_before(const Run& run, Round number, const 
 void RoundRule::abort(Run& run, Round number, const std::string& why) {
   OpenRound& round = run.rounds().at(number);
   round.give_up();
-  record(record_of(run, number, round));  // without members: given up
+  RoundRecord given_up = record_of(run, number, round);
+  given_up.members.clear();
+  given_up.contributions.clear();
+  record(std::move(given_up));
   event(run.about.id, {}, "warning", "round_retried",
         "round " + std::to_string(number.value) + " of run " + run.about.name + " is tried again: " + why,
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)}});

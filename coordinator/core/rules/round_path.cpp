@@ -12,15 +12,6 @@
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
-namespace {
-
-// How stale the next member's contribution was, and what was overwritten before it.
-void note_fate(RoundRecord& round, const Contribution* contribution) {
-  round.staleness.push_back(contribution == nullptr ? 0 : contribution->staleness);
-  round.overwritten.push_back(contribution == nullptr ? 0 : contribution->overwritten);
-}
-
-}  // namespace
 
 // Whether a member says this in the present epoch; else it is told what the present epoch is.
 bool RoundRule::current(Run& run, Membership& membership, Epoch epoch) {
@@ -56,26 +47,27 @@ void RoundRule::hear_collected(Run& run, Membership& membership, const atl::Read
     return;
   }
   if (!current(run, membership, message.epoch) || !fits(run, membership, message) ||
-      !is_in_place(run, membership, message.round, message.fragment, message.data)) {
+      !is_in_place(run, membership, message.round, message.facts)) {
     return;
   }
-  run.data.claim(message.data);
+  run.data.claim(message.facts.data);
   // A merge of islands' own states trains nothing: its weight is all that an island trained on in the rounds before, which have counted it.
-  const std::uint64_t tokens = trains() ? message.tokens : 0;
-  membership.progress.contribute({message.round, tokens, message.training_loss, message.norm, 0, 0, message.fragment});
+  ContributionFacts trained = message.facts;
+  trained.tokens = trains() ? trained.tokens : 0;
+  membership.progress.contribute(message.round, trained);
   look_for_alike(run, membership, message);
   contribute(run, membership, message.round, contribution_in(message));
 }
 
 // Whether a contribution, or what is said instead of one, is of the fragment of its round and of data that can count. Else its island was
 // left out.
-bool RoundRule::is_in_place(Run& run, Membership& membership, Round round, std::uint32_t fragment, const DataRange& data) {
+bool RoundRule::is_in_place(Run& run, Membership& membership, Round round, const ContributionFacts& facts) {
   const IslandId island = membership.record.island;
-  if (const std::string why = run.data.stale(membership.record.part, data); !why.empty() && !closing_.is_counted(run, data)) {
+  if (const std::string why = run.data.stale(membership.record.part, facts.data); !why.empty() && !closing_.is_counted(run, facts.data)) {
     core_.leave_epoch(run, island, why, true);
     return false;
   }
-  if (const std::string why = misplaced(run, round, fragment, data); !why.empty()) {
+  if (const std::string why = misplaced(run, round, facts); !why.empty()) {
     core_.leave_epoch(run, island, why, true);
     core_.offend(run, island, why);
     return false;
@@ -85,7 +77,7 @@ bool RoundRule::is_in_place(Run& run, Membership& membership, Round round, std::
 
 // Two islands that train the same are one: the run goes on, and its operator hears of it.
 void RoundRule::look_for_alike(Run& run, const Membership& membership, const atl::Ready& message) {
-  run.alike.look(membership.record.island, membership.record.part, message.round, message.fragment, message.fingerprint);
+  run.alike.look(membership.record.island, membership.record.part, message.round, message.facts.fragment, message.facts.fingerprint);
   if (run.alike.take_news(message.round)) {
     event(run.about.id, {}, "warning", "islands_alike",
           core_.text_of_alike(run) + ": their contributions to round " + std::to_string(message.round.value) +
@@ -98,15 +90,16 @@ void RoundRule::look_for_alike(Run& run, const Membership& membership, const atl
 
 // Why a contribution can be none to its round: it is of another fragment than the round, or of data that are far from what is committed.
 // Empty: it may be one.
-std::string RoundRule::misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data) {
+std::string RoundRule::misplaced(const Run& run, Round round, const ContributionFacts& facts) {
+  const DataRange& data = facts.data;
   const std::uint64_t position = run.data.position(data.part);
   if (data.to > position && data.to - position > kSequencesAhead) {
     return "its contribution claims sequence " + std::to_string(data.to) + " of its data, of which " + std::to_string(position) +
            " are committed";
   }
   const Result<RoundPlan> plan = run.schedule ? run.schedule->round_at(round) : Error{Code::not_found, ""};
-  if (plan && plan->fragment != fragment) {
-    return "its contribution to round " + std::to_string(round.value) + " is of fragment " + std::to_string(fragment) +
+  if (plan && plan->fragment != facts.fragment) {
+    return "its contribution to round " + std::to_string(round.value) + " is of fragment " + std::to_string(facts.fragment) +
            ", and the round is of fragment " + std::to_string(plan->fragment);
   }
   return "";
@@ -114,8 +107,8 @@ std::string RoundRule::misplaced(const Run& run, Round round, std::uint32_t frag
 
 void RoundRule::hear(Run& run, Membership& membership, const Withdrawn& message) {
   if (islands_commit(run, message.round)) {
-    if (message.round > membership.progress.last.round) {  // else it is repeated
-      membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
+    if (message.round > membership.progress.contributed) {  // else it is repeated
+      membership.progress.contribute(message.round, unmeasured(message.facts.fragment));
       reject(run, membership, message);
     }
     return;
@@ -130,14 +123,15 @@ void RoundRule::hear(Run& run, Membership& membership, const Withdrawn& message)
   if (!current(run, membership, message.epoch) || message.round.value > run.lineage.committed().value + closing_.rounds_ahead()) {
     return;
   }
-  if (!is_in_place(run, membership, message.round, message.fragment, message.data)) {
+  if (!is_in_place(run, membership, message.round, message.facts)) {
     return;
   }
-  run.data.claim(message.data);
+  run.data.claim(message.facts.data);
   const OpenRound* round = run.rounds().find(message.round);
   const bool known = round != nullptr && round->answer_of(membership.record.island) == Answer::withdrawn;
-  membership.progress.contribute({message.round, 0, kNotMeasured, kNotMeasured, 0, 0, message.fragment});
-  Contribution withdrawn{true, 0, message.fragment, 0, closing_.withdrawn_data(message.data), 0};
+  membership.progress.contribute(message.round, unmeasured(message.facts.fragment));
+  Contribution withdrawn{.withdrawn = true,
+                         .facts = {.fragment = message.facts.fragment, .data = closing_.withdrawn_data(message.facts.data)}};
   withdrawn.why_not = bounded(message.error.why, 512);
   withdrawn.spoilt = known ? round->contribution_of(membership.record.island)->spoilt
                            : message.error.code == Code::corrupt && message.fate != Fate::overrun;
@@ -198,7 +192,7 @@ void RoundRule::contribute(Run& run, Membership& membership, Round round, const 
   if (membership.leaves_after && round > *membership.leaves_after) {
     return;  // it is about to go; it must not be needed for one round after the other
   }
-  closing_.before_contribution(run, island, round, contribution.fragment);
+  closing_.before_contribution(run, island, round, contribution.facts.fragment);
   OpenRound& open = run.rounds().open(round);
   const OpenRound::Acceptance acceptance = open.accepts(island);
   if (acceptance == OpenRound::Acceptance::no) {
@@ -330,12 +324,12 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
-      amounts.amounts.push_back({id, contribution.tokens, closing_.missed_by(run, contribution), contribution.steps > 0});
-      fragment = contribution.fragment;
+      amounts.amounts.push_back({id, contribution.facts.tokens, closing_.missed_by(run, contribution), contribution.facts.steps > 0});
+      fragment = contribution.facts.fragment;
     }
   }
   for (const auto& [id, usual, why] : run.guards.judge(fragment, norms).rejected) {
-    const double norm = run.rounds().at(number).contribution_of(id)->norm;
+    const double norm = run.rounds().at(number).contribution_of(id)->facts.norm;
     if (!reject_contribution(run, number, id, why, {Field{"norm", norm}, Field{"median", usual}})) {
       return;
     }
@@ -355,16 +349,15 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
 // more it could claim any norm.
 JudgedNorm RoundRule::judged(const Run& run, const IslandId& island, const Contribution& contribution) const {
   const std::uint64_t most = run.spec.strategy.inner_steps * (1ULL + closing_.missed_by(run, contribution));
-  return {island, contribution.norm, closing_.spanned_by(run, contribution), std::min(contribution.steps, most)};
+  return {island, contribution.facts.norm, closing_.spanned_by(run, contribution), std::min(contribution.facts.steps, most)};
 }
 
 // False: somebody was quarantined, and the round is given up.
 bool RoundRule::reject_contribution(Run& run, Round number, const IslandId& island, const std::string& why, std::vector<Field> fields) {
   OpenRound& round = run.rounds().at(number);
-  const Contribution rejected = *round.contribution_of(island);
+  const ContributionFacts rejected = accounted(round.contribution_of(island)->facts);
   round.reject(island, why);
-  record(DroppedRecord{run.about.id, run.lineage.number(), island, rejected.fragment, number, rejected.data, Fate::rejected,
-                       rejected.tokens, rejected.overwritten});
+  record(DroppedRecord{run.about.id, run.lineage.number(), island, number, Fate::rejected, rejected});
   fields.insert(fields.begin(), Field{"round", static_cast<std::int64_t>(number.value)});
   event(run.about.id, island, "warning", "contribution_rejected",
         "the contribution of island " + islands_.name_of(island) + " to round " + std::to_string(number.value) + " does not count: " + why,
@@ -376,23 +369,14 @@ bool RoundRule::reject_contribution(Run& run, Round number, const IslandId& isla
 void RoundRule::plan(Run& run, Round number, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares) {
   OpenRound& round = run.rounds().at(number);
   round.plan_attempt(participants, out_, run.guards.sums_in(number, participants, std::move(shares)));
-  RoundRecord value = record_of(run, number, round);
-  value.members = round.plan().members;
-  value.tokens = round.plan().tokens;
-  value.steps = round.plan().steps;
-  value.norms = round.plan().norms;
-  for (const IslandId& id : participants) {
-    const Contribution* contribution = round.contribution_of(id);
-    value.data.push_back(contribution == nullptr ? DataRange{} : contribution->data);
-    note_fate(value, contribution);
-  }
-  record(std::move(value));
+  record(record_of(run, number, round));
   const std::vector<std::string> names = islands_.names_of(participants);
   event(run.about.id, {}, "debug", "round_planned",
         "round " + std::to_string(number.value) + " of run " + run.about.name + ", attempt " + std::to_string(round.attempt().value) +
             ": " + list_of(names) + " exchange",
         {Field{"round", static_cast<std::int64_t>(number.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt().value)},
-         Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names}, Field{"member_tokens", round.plan().tokens}});
+         Field{"epoch", static_cast<std::int64_t>(run.epoch.value)}, Field{"members", names},
+         Field{"member_tokens", each_of(round.plan().contributions, &ContributionFacts::tokens)}});
   send_exchange(run, number, participants, false);
   run.wait = Wait{"round " + std::to_string(number.value) + ": exchanging", std::nullopt};
   touch(run);
@@ -407,6 +391,8 @@ RoundRecord RoundRule::record_of(const Run& run, Round number, const OpenRound& 
   value.attempt = round.attempt();
   value.planned = round.plan().planned;
   value.fragment = round.fragment().value_or(0);
+  value.members = round.plan().members;
+  std::ranges::transform(round.plan().contributions, std::back_inserter(value.contributions), recorded);
   return value;
 }
 
@@ -421,7 +407,7 @@ void RoundRule::send_exchange(Run& run, Round number, const std::vector<IslandId
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
   if (const double largest = round.largest_norm(); !norms && largest > 0) {
-    order.norms = {largest};  // what no contribution may go beyond
+    order.terms.norms = {largest};  // what no contribution may go beyond
   }
   order.run = run.about.id;
   order.epoch = run.epoch;
@@ -437,20 +423,12 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
   const AttemptPlan& plan = round.plan();
   RoundRecord value = record_of(run, number, round);
   value.committed = true;
-  value.members = plan.members;
-  value.tokens = plan.tokens;
-  value.steps = plan.steps;
-  value.norms = plan.norms;
   value.digest = digest;
   value.committed_at = now();
   value.checkpoint = wants_checkpoint(run, number);
-  for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    const Contribution* found = round.contribution_of(plan.members[i]);
-    const Contribution contribution = found == nullptr ? Contribution{} : *found;
-    const DataRange data = closing_.counted_by(run, contribution);
-    value.data.push_back(data);
-    note_fate(value, found);
-    run.data.count_in(data, contribution.sequences, out_);
+  for (std::size_t i = 0; i < plan.contributions.size(); ++i) {
+    value.contributions[i].data = closing_.counted_by(run, plan.contributions[i]);
+    run.data.count_in(value.contributions[i].data, plan.contributions[i].sequences, out_);
   }
   if (const std::optional<std::uint32_t> fragment = round.fragment()) {
     closing_.on_committed(run, number, *fragment);
@@ -484,8 +462,9 @@ void RoundRule::commit(Run& run, Round number, const Digest& digest) {
       run.memberships.at(id).entry.succeeded();
     }
   }
-  run.in_rounds().skipped =
-      std::ranges::all_of(plan.tokens, [](std::uint64_t each) { return each == 0; }) ? run.in_rounds().skipped + 1 : 0;
+  run.in_rounds().skipped = std::ranges::all_of(plan.contributions, [](const ContributionFacts& each) { return each.tokens == 0; })
+                                ? run.in_rounds().skipped + 1
+                                : 0;
   core_.end_by_tokens(run);
   for (auto& [id, membership] : run.memberships) {
     if (islands_.trains(id, run.about.id).value_or(true)) {
@@ -509,19 +488,19 @@ bool RoundRule::wants_checkpoint(const Run& run, Round number) const {
 void RoundRule::tell_commit(const Run& run, const RoundRecord& round) {
   std::uint64_t tokens = 0;
   std::vector<std::string> samples;
-  for (std::size_t i = 0; i < round.members.size(); ++i) {
-    tokens += round.tokens[i];
-    samples.push_back(std::to_string(round.data[i].part) + ":" + std::to_string(round.data[i].from) + "-" +
-                      std::to_string(round.data[i].to));
+  for (const ContributionFacts& each : round.contributions) {
+    tokens += each.tokens;
+    samples.push_back(std::to_string(each.data.part) + ":" + std::to_string(each.data.from) + "-" + std::to_string(each.data.to));
   }
-  event(run.about.id, {}, "info", "round_committed",
-        "round " + std::to_string(round.round.value) + " of run " + run.about.name + " is committed by " +
-            std::to_string(round.members.size()) + " island" + (round.members.size() == 1 ? "" : "s"),
-        {Field{"round", static_cast<std::int64_t>(round.round.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt.value)},
-         Field{"islands", static_cast<std::int64_t>(round.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
-         Field{"seconds", seconds(run.in_rounds().last_round)}, Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
-         Field{"members", islands_.names_of(round.members)}, Field{"member_tokens", round.tokens}, Field{"data", samples},
-         Field{"digest", to_hex(round.digest)}, Field{"checkpoint", std::int64_t{round.checkpoint ? 1 : 0}}});
+  event(
+      run.about.id, {}, "info", "round_committed",
+      "round " + std::to_string(round.round.value) + " of run " + run.about.name + " is committed by " +
+          std::to_string(round.members.size()) + " island" + (round.members.size() == 1 ? "" : "s"),
+      {Field{"round", static_cast<std::int64_t>(round.round.value)}, Field{"attempt", static_cast<std::int64_t>(round.attempt.value)},
+       Field{"islands", static_cast<std::int64_t>(round.members.size())}, Field{"tokens", static_cast<std::int64_t>(tokens)},
+       Field{"seconds", seconds(run.in_rounds().last_round)}, Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
+       Field{"members", islands_.names_of(round.members)}, Field{"member_tokens", each_of(round.contributions, &ContributionFacts::tokens)},
+       Field{"data", samples}, Field{"digest", to_hex(round.digest)}, Field{"checkpoint", std::int64_t{round.checkpoint ? 1 : 0}}});
 }
 
 void RoundRule::note_accepted(Run& run, const OpenRound& round) {
@@ -530,7 +509,7 @@ void RoundRule::note_accepted(Run& run, const OpenRound& round) {
     if (contribution.withdrawn || membership == run.memberships.end()) {
       continue;
     }
-    run.guards.usual(contribution.fragment, judged(run, id, contribution));
+    run.guards.usual(contribution.facts.fragment, judged(run, id, contribution));
     forgive(run, membership->second);
   }
 }
@@ -546,11 +525,11 @@ void RoundRule::forgive(Run& run, const Membership& membership) {
 void RoundRule::note_shares(Run& run, const AttemptPlan& plan) {
   constexpr double kNewest = 0.3;  // weight of this round in the share that people see
   std::uint64_t tokens = 0;
-  for (const std::uint64_t count : plan.tokens) {
-    tokens += count;
+  for (const ContributionFacts& each : plan.contributions) {
+    tokens += each.tokens;
   }
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    const double share = tokens == 0 ? 0 : static_cast<double>(plan.tokens[i]) / static_cast<double>(tokens);
+    const double share = tokens == 0 ? 0 : static_cast<double>(plan.contributions[i].tokens) / static_cast<double>(tokens);
     double& smoothed = run.memberships.at(plan.members[i]).progress.share;
     smoothed = smoothed == 0 ? share : (1 - kNewest) * smoothed + kNewest * share;
   }

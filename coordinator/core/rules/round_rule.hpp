@@ -102,7 +102,7 @@ class RoundRule : public Rule {
   void plan(Run& run, Round round, const std::vector<IslandId>& participants, std::vector<std::uint8_t> shares);
   void send_exchange(Run& run, Round round, const std::vector<IslandId>& to, bool again);
   void commit(Run& run, Round round, const Digest& digest);
-  static std::string misplaced(const Run& run, Round round, std::uint32_t fragment, const DataRange& data);
+  static std::string misplaced(const Run& run, Round round, const ContributionFacts& facts);
   void reject_unbelievable(Run& run, Round round);
   bool reject_contribution(Run& run, Round round, const IslandId& island, const std::string& why, std::vector<Field> fields);
   void note_accepted(Run& run, const OpenRound& round);
@@ -131,7 +131,7 @@ class RoundRule : public Rule {
   [[nodiscard]] Commit commit_of(const Run& run, const IslandId& island, const Committed& round) const;
   void keep_pace(Run& run, Round round);
   void hear_collected(Run& run, Membership& membership, const atl::Ready& message);
-  bool is_in_place(Run& run, Membership& membership, Round round, std::uint32_t fragment, const DataRange& data);
+  bool is_in_place(Run& run, Membership& membership, Round round, const ContributionFacts& facts);
   void invite_joiners(Run& run);
   [[nodiscard]] JudgedNorm judged(const Run& run, const IslandId& island, const Contribution& contribution) const;
   void deal_data(Run& run);

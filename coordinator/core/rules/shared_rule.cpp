@@ -42,8 +42,7 @@ bool SharedRule::fits(Run& run, Membership& membership, const atl::Ready& messag
 
 void SharedRule::account(const Run& run, const IslandId& island, const Withdrawn& message) {
   if (message.round.value <= run.spec.rounds) {
-    record(DroppedRecord{message.run, run.lineage.number(), island, message.fragment, message.round, message.data, message.fate,
-                         message.tokens, message.overwritten});
+    record(DroppedRecord{message.run, run.lineage.number(), island, message.round, message.fate, message.facts});
   }
 }
 

@@ -90,7 +90,7 @@ struct World {
   }
   void contribute(const std::string& name, double loss, double norm) {
     const Round next = committed[name].next();
-    say(name, atl::Ready{run, epochs[name], next, 100, 10, loss, norm, digest_of(committed[name].value)});
+    say(name, atl::Ready{run, epochs[name], next, digest_of(committed[name].value), {100, 10, loss, norm}});
   }
   void merge(const std::string& name) { say(name, Merged{run, committed[name], Step(committed[name].value * 10), 3.0, 3.5, 0.1}); }
   void answer(const std::string& name, const Message& message) {
@@ -100,7 +100,7 @@ struct World {
     if (const auto* invite = std::get_if<Invite>(&message)) {
       epochs[name] = invite->epoch;
       if (invite->from == StartFrom::scratch) {
-        say(name, atl::Ready{run, invite->epoch, Round(0), 0, 0, 0, 0, digest_of(0)});
+        say(name, atl::Ready{run, invite->epoch, Round(0), digest_of(0)});
       } else {
         committed[name] = invite->committed;
         say(name, CaughtUp{run, invite->epoch, invite->committed, invite->digest, std::nullopt, invite->entry});
@@ -131,28 +131,28 @@ RunSpec rounds_of_ten(Group group) {
 TEST_CASE("a contribution that an island withdrew has no loss and no norm, and neither has one that nobody reported") {
   World world(rounds_of_ten(Group::all));
   world.contribute("a", 1.0, 20.0);
-  world.say("b", Withdrawn{world.run, world.epochs["b"], Round(1), Error{Code::corrupt, "was not finite"}, {}, 0, Fate::rejected, 0, 0});
+  world.say("b", Withdrawn{world.run, world.epochs["b"], Round(1), Error{Code::corrupt, "was not finite"}, Fate::rejected});
   world.settle();
   REQUIRE(world.committed["a"] == Round(1));
   world.merge("a");
   world.merge("b");
   world.settle();
   const MetricRecord& good = world.metrics.at({"a", 1});
-  CHECK(good.training_loss == 1.0);
-  CHECK(good.norm == 20.0);
+  CHECK(good.facts.training_loss == 1.0);
+  CHECK(good.facts.norm == 20.0);
   const MetricRecord& withdrawn = world.metrics.at({"b", 1});
-  CHECK(std::isnan(withdrawn.training_loss));
-  CHECK(std::isnan(withdrawn.norm));
-  CHECK(withdrawn.tokens == 0);
+  CHECK(std::isnan(withdrawn.facts.training_loss));
+  CHECK(std::isnan(withdrawn.facts.norm));
+  CHECK(withdrawn.facts.tokens == 0);
   CHECK(withdrawn.outer_loss == 3.0);  // it did merge the others' result
-  CHECK(std::isnan(MetricRecord{}.norm));
+  CHECK(std::isnan(MetricRecord{}.facts.norm));
   CHECK(std::isnan(IslandReport{}.training_loss));
 }
 
 TEST_CASE("every round of an island has its row, in whatever order its trainer merges them, and if it never does") {
   World world(rounds_of_ten(Group::nobody));
   const auto ready = [&](std::uint64_t round, std::uint32_t fragment) {
-    world.say("a", atl::Ready{world.run, world.epochs["a"], Round(round), 100 + round, 10, 1.0, 2.0, digest_of(1), fragment});
+    world.say("a", atl::Ready{world.run, world.epochs["a"], Round(round), digest_of(1), {100 + round, 10, 1.0, 2.0, fragment}});
   };
   const auto merged = [&](std::uint64_t round) { world.say("a", Merged{world.run, Round(round), Step(round * 10), 3.0, 3.5, 0.1}); };
   for (std::uint64_t round = 1; round <= 6; ++round) {
@@ -167,8 +167,8 @@ TEST_CASE("every round of an island has its row, in whatever order its trainer m
     INFO(round);
     REQUIRE(world.metrics.contains({"a", round}));
     const MetricRecord& metric = world.metrics.at({"a", round});
-    CHECK(metric.tokens == 100 + round);
-    CHECK(metric.norm == 2.0);
+    CHECK(metric.facts.tokens == 100 + round);
+    CHECK(metric.facts.norm == 2.0);
     CHECK(std::isnan(metric.outer_loss) == (round == 4));
   }
   CHECK_FALSE(world.metrics.contains({"a", 3}));  // it may still come
@@ -226,7 +226,7 @@ TEST_CASE("an absence from a run whose islands commit on their own counts the ro
   World world(rounds_of_ten(Group::nobody));
   const auto do_round = [&](const std::string& name) {
     world.committed[name] = world.committed[name].next();
-    world.say(name, atl::Ready{world.run, world.epochs[name], world.committed[name], 100, 10, 1.0, 1.0, digest_of(1)});
+    world.say(name, atl::Ready{world.run, world.epochs[name], world.committed[name], digest_of(1), {100, 10, 1.0, 1.0}});
     world.merge(name);
     world.settle();
   };
@@ -257,13 +257,13 @@ TEST_CASE("the round that merges islands with states of their own counts no toke
   for (std::uint64_t round = 1; round <= 2; ++round) {
     for (const char* name : {"a", "b"}) {
       world.committed[name] = Round(round);
-      world.say(name, atl::Ready{world.run, world.epochs[name], Round(round), 100, 10, 1.0, 1.0, digest_of(1)});
+      world.say(name, atl::Ready{world.run, world.epochs[name], Round(round), digest_of(1), {100, 10, 1.0, 1.0}});
       world.merge(name);
     }
     world.settle();
   }
   for (const char* name : {"a", "b"}) {
-    world.say(name, atl::Ready{world.run, world.epochs[name], Round(3), 200, 0, 1.0, 1.0, digest_of(2)});
+    world.say(name, atl::Ready{world.run, world.epochs[name], Round(3), digest_of(2), {200, 0, 1.0, 1.0}});
   }
   world.pass(1s);
   REQUIRE(world.committed["a"] == Round(3));
@@ -273,7 +273,7 @@ TEST_CASE("the round that merges islands with states of their own counts no toke
   }
   world.settle();
   for (const auto& [place, metric] : world.metrics) {
-    tokens += metric.tokens;
+    tokens += metric.facts.tokens;
   }
   CHECK(world.metrics.contains({"a", 3}));
   CHECK(tokens == 400);

@@ -23,7 +23,7 @@ struct ManyIslands : Bench {
     atl::Ready initial;
     initial.run = run;
     initial.epoch = Epoch(1);
-    initial.tokens = 100;
+    initial.facts.tokens = 100;
     for (const std::string& name : names) {
       core.step(now, IslandId(name), 1, initial);
     }
@@ -35,7 +35,7 @@ struct ManyIslands : Bench {
     message.run = run;
     message.epoch = epoch;
     message.round = Round(1);
-    message.tokens = 100;
+    message.facts.tokens = 100;
     core.step(now, IslandId(names[i]), 1, message);
   }
   void exchanged(std::size_t i) { core.step(now, IslandId(names[i]), 1, Exchanged{run, epoch, Round(1), Attempt(1), digest(1), 0, 0, 0}); }

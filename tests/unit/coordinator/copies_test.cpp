@@ -89,7 +89,7 @@ struct World {
   }
   void contribute(const std::string& name) {
     const Round next = committed[name].next();
-    say(name, atl::Ready{run, epochs[name], next, 100, 10, 2.0, 0.1, digest_of(committed[name].value)});
+    say(name, atl::Ready{run, epochs[name], next, digest_of(committed[name].value), {100, 10, 2.0, 0.1}});
   }
   // All that take part do a round.
   void do_round() {
@@ -104,7 +104,7 @@ struct World {
       invites.emplace_back(name, *invite);
       epochs[name] = invite->epoch;
       if (invite->from == StartFrom::scratch) {
-        say(name, atl::Ready{run, invite->epoch, Round(0), 0, 0, 0, 0, digest_of(0)});
+        say(name, atl::Ready{run, invite->epoch, Round(0), digest_of(0)});
       } else if (invite->from == StartFrom::checkpoint) {
         const std::optional<Error> error = fails_to_load ? std::optional(Error{Code::unavailable, "the store says 503"}) : std::nullopt;
         committed[name] = invite->committed;

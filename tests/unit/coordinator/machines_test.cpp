@@ -178,7 +178,7 @@ TEST_CASE("parts of the data: whose they are, how far they are, and what does no
   CHECK(data.position(0, nullptr) == 70);
   RoundRecord last;
   last.round = Round(2);
-  last.data = {DataRange{0, 40, 70}, DataRange{1, 0, 10}};
+  last.contributions = {{.data = {0, 40, 70}}, {.data = {1, 0, 10}}};
   CHECK(data.history({{Round(2), &last}}, Round(2)).at(Round(2)) == std::vector<DataRange>{{0, 0, 70}, {1, 0, 10}, {7, 0, 0}});
   data.return_to(then, out);
   CHECK(data.position(0) == 40);

@@ -25,7 +25,7 @@ Digest digest(std::uint64_t value) {
   return d;
 }
 
-Contribution contribution(std::uint64_t tokens) { return Contribution{false, tokens, 0, 1, {}, 0}; }
+Contribution contribution(std::uint64_t tokens) { return Contribution{.facts = {.tokens = tokens, .norm = 1}}; }
 
 Exchanged exchanged(Attempt attempt, std::uint64_t result) {
   Exchanged message;
@@ -45,7 +45,7 @@ TEST_CASE("an open round: contributions are kept over attempts, and stale report
   CHECK(round.first_answer() == kStart + 1s);
   round.plan_attempt({a, b}, out);
   CHECK(round.attempt() == Attempt(1));
-  CHECK(round.plan().tokens == std::vector<std::uint64_t>{10, 20});
+  CHECK(each_of(round.plan().contributions, &ContributionFacts::tokens) == std::vector<std::uint64_t>{10, 20});
   CHECK(round.accepts(a) == OpenRound::Acceptance::no);
   CHECK(round.exchanged(a, exchanged(Attempt(1), 5), kStart) == OpenRound::Report::counted);
   CHECK(round.exchanged(a, exchanged(Attempt(0), 5), kStart) == OpenRound::Report::stale);
@@ -75,7 +75,7 @@ TEST_CASE("an open round: contributions are kept over attempts, and stale report
   CHECK(round.answer_of(b) == Answer::withdrawn);
   round.plan_attempt({a, b}, out);
   CHECK(round.attempt() == Attempt(2));
-  CHECK(round.plan().tokens == std::vector<std::uint64_t>{10, 0});
+  CHECK(each_of(round.plan().contributions, &ContributionFacts::tokens) == std::vector<std::uint64_t>{10, 0});
   CHECK_FALSE(round.holds_result(a, digest(5)));  // of the attempt before
   round.start_anew();
   CHECK(round.attempt() == Attempt(2));
@@ -97,8 +97,8 @@ TEST_CASE("what an island is told of an attempt does not grow with the islands w
   CHECK(encode(order(500, true))->size() == encode(order(5, true))->size());
   const Exchange unequal = order(3, false);
   CHECK(unequal.members.empty());
-  CHECK(unequal.tokens == std::vector<std::uint64_t>{10, 11, 12});
-  CHECK(unequal.norms.empty());
+  CHECK(unequal.terms.tokens == std::vector<std::uint64_t>{10, 11, 12});
+  CHECK(unequal.terms.norms.empty());
 }
 
 TEST_CASE("an attempt of fewer than all members of the epoch names its own") {
@@ -109,8 +109,8 @@ TEST_CASE("an attempt of fewer than all members of the epoch names its own") {
   round.plan_attempt({a, b}, out);
   const Exchange order = round.exchange_of({a, b, IslandId("c")}, true);
   CHECK(order.members == std::vector<IslandId>{a, b});
-  CHECK(order.tokens == std::vector<std::uint64_t>{10});
-  CHECK(order.norms == std::vector<double>{1});
+  CHECK(order.terms.tokens == std::vector<std::uint64_t>{10});
+  CHECK(order.terms.norms == std::vector<double>{1});
 }
 
 TEST_CASE("an open round that a former coordinator planned: who did not hear of it starts it anew, who has its result does not") {
@@ -118,7 +118,7 @@ TEST_CASE("an open round that a former coordinator planned: who did not hear of 
   RoundRecord record;
   record.attempt = Attempt(3);
   record.members = {a, b};
-  record.tokens = {10, 0};
+  record.contributions = {{.tokens = 10}, {}};
   OpenRound round;
   round.recover(record, true, out);
   CHECK(round.recovered());
