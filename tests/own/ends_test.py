@@ -89,6 +89,15 @@ class Turns(Agents):
         self.assertEqual(self.running["a"].wait(60), 0)
         self.assertEqual(self.turns(), ["a one starts", "a one ends"])
 
+    def test_an_agent_that_is_asked_to_leave_ends_one_that_takes_longer_than_its_limit_and_names_it(self):
+        self.agent("a", "ends", "--leave-within", "3s")
+        self.waited(self.submit("one", 1000))
+        self.wait_until(lambda: "a one starts" in self.turns())
+        self.running["a"].terminate()
+        self.assertEqual(self.running["a"].wait(60), 0)
+        self.assertEqual(self.turns(), ["a one starts"])
+        self.assertIn("the trainer had not ended within 3.0 s of the signal to leave (--leave-within), and is ended", self.log_of("a"))
+
     def test_a_program_that_joined_by_itself_and_ends_properly_leaves_no_warning(self):
         socket = pathlib.Path(self.state("a"), "trainers/own")
         self.agent("a", None)
