@@ -34,6 +34,8 @@ class Departure {
   [[nodiscard]] bool released() const { return stage_ == Stage::released; }
   [[nodiscard]] bool gone() const { return stage_ == Stage::gone; }
   [[nodiscard]] const std::string& why() const { return why_; }
+  // When it has to be gone, once it was asked.
+  [[nodiscard]] std::optional<TimePoint> limit() const { return asked() ? std::optional(limit_) : std::nullopt; }
   // Without an answer it goes at this time all the same.
   [[nodiscard]] TimePoint until() const { return until_; }
   [[nodiscard]] bool overdue(TimePoint now) const { return asked() && now >= until_; }

@@ -47,8 +47,9 @@ void Core::State::finish_leaving() {
 
 void Core::State::exit(std::optional<Error> error) {
   if (!departure.gone()) {
+    const std::optional<TimePoint> until = departure.limit();
     departure.go();
-    effect(Exit{std::move(error)});
+    effect(Exit{std::move(error), until});
   }
 }
 

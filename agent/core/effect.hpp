@@ -407,6 +407,7 @@ struct Notice {
 // The agent is done: end the process. `error` empty: as asked.
 struct Exit {
   std::optional<Error> error;
+  std::optional<TimePoint> until = {};  // of one that was asked to leave: its trainer is ended then, whatever it has in hand
 };
 
 using Effect =

@@ -153,10 +153,12 @@ void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutpu
   out.push_back(Event(TrainerExited{order_.run, order_.incarnation, permanent_, Error{Code::unavailable, why}, words}));
 }
 
-// The run is completed whatever the trainer does behind its loop, so this is for its owner's eyes.
+// The run is completed whatever the trainer does behind its loop, so this is for its owner's eyes. How a program ended that had joined by
+// itself nobody knows but who started it: the status is that of its stand-in, and what failed in it, it has said itself.
 void TrainerSession::note_last_exit(const TrainerExit& exit) const {
-  if (end_ != RunEnd::none && !exit.clean) {
-    log_warning("run " + order_.run.text + ", island " + settings_.island + ": after the run's end the trainer " + exit.why);
+  const std::string why = !attaches() ? exit.clean ? "" : exit.why : failure_ ? "failed: " + *failure_ : "";
+  if (end_ != RunEnd::none && !why.empty()) {
+    log_warning("run " + order_.run.text + ", island " + settings_.island + ": after the run's end the trainer " + why);
   }
 }
 
@@ -177,10 +179,9 @@ std::vector<std::uint32_t> TrainerSession::all_fragments() const {
 // A trainer of one's own may load and compile for long before it is ready: for that the run file has a time of its own.
 bool TrainerSession::has_time_to_start() const { return !ready_ && has_own_trainer(order_.spec); }
 
-// It has not come, and comes when its user likes.
-bool TrainerSession::to_be_attached() const {
+bool TrainerSession::attaches() const {
   const auto program = settings_.trainers.find(order_.spec.trainer.name);
-  return !said_hello_ && program != settings_.trainers.end() && program->second.attaches();
+  return program != settings_.trainers.end() && program->second.attaches();
 }
 
 // It should be moving while it starts, while it answers a request, and while it has steps to do before it needs a result.

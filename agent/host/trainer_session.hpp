@@ -111,7 +111,9 @@ class TrainerSession {
   // From `stop` on.
   [[nodiscard]] Duration stop_patience() const { return end_ == RunEnd::none ? kStopPatience : order_.spec.trainer.finish_within; }
   void note_last_exit(const TrainerExit& exit) const;
-  [[nodiscard]] bool to_be_attached() const;
+  [[nodiscard]] bool attaches() const;
+  // It has not come, and comes when its user likes.
+  [[nodiscard]] bool to_be_attached() const { return !said_hello_ && attaches(); }
   // The trainer may stand for as long as a result takes. Where rounds close with a quorum it never does.
   [[nodiscard]] bool waits_for_results() const { return order_.spec.strategy.quorum == 0; }
 

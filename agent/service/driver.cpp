@@ -404,6 +404,7 @@ class Driver {
   }
   void carry_out(const agent::Exit& order, TimePoint) {
     ended_ = true;
+    leave_by_ = order.until;
     const std::optional<Error>& lost = state_watch_.lost();
     outcome_ = order.error ? Status(*order.error) : lost ? Status(*lost) : Status();
     if (outcome_) {
@@ -419,7 +420,9 @@ class Driver {
   // Lets the trainer end by itself, within reason; the rest is the host's destructor. A second signal ends it at once.
   void end_trainer() {
     task_.reset();  // what it saved is kept; the rest is done again
-    const TimePoint until = now() + seat_.end(now());
+    TimePoint until = now() + seat_.end(now());
+    const bool limited = leave_by_ && *leave_by_ < until;
+    until = limited ? *leave_by_ : until;
     bool at_once = !outcome_.ok() && outcome_.error().code == Code::cancelled;
     while (!at_once && trainer() && now() < until) {
       while (std::optional<EngineAnswer> answer = engine_->take_answer()) {
@@ -439,6 +442,10 @@ class Driver {
         outcome_ = Error{Code::cancelled, "ended at once by a second signal"};
         at_once = true;
       }
+    }
+    if (limited && !at_once && trainer()) {
+      log_warning("run " + trainer()->run().text + ", island " + session_.island + ": the trainer had not ended within " +
+                  human_duration(options_.leave_within) + " of the signal to leave (--leave-within), and is ended");
     }
     seat_.clear();
   }
@@ -467,6 +474,7 @@ class Driver {
   bool linked_ = false;
   bool asked_to_leave_ = false;
   bool ended_ = false;
+  std::optional<TimePoint> leave_by_;  // of one that was asked to leave
   Status outcome_;
   StandingNotes standing_notes_;
 };

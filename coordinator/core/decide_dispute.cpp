@@ -58,18 +58,13 @@ class Parts {
     return says(part.giver) ? std::optional(held(part.giver, part.at)) : common(part.at) ? held_by_most(part.at, {}) : std::nullopt;
   }
 
-  // As more than half of those hold it whose result is this one; without one, of all members.
+  // As more than half of those hold it whose result is this one; without one, of all members. Counted once, for each who differs asks.
   [[nodiscard]] std::optional<Digest> held_by_most(std::size_t at, const std::optional<Digest>& result) const {
-    std::map<Digest, std::size_t> votes;
-    std::size_t voters = 0;
-    for (std::size_t i = 0; i < input_->members.size(); ++i) {
-      if (!result || input_->members[i].done == result) {
-        ++voters;
-        votes[says(i) ? held(i, at) : Digest{}] += says(i) ? 1U : 0U;
-      }
+    const auto [known, is_new] = held_by_most_.try_emplace({at, result});
+    if (is_new) {
+      known->second = count_most(at, result);
     }
-    const auto most = std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
-    return most != votes.end() && most->second * 2 > voters ? std::optional(most->first) : std::nullopt;
+    return known->second;
   }
 
   // On two levels: the place of the strip that this member gives to its group.
@@ -97,15 +92,34 @@ class Parts {
   // All members hold this part.
   [[nodiscard]] bool common(std::size_t at) const { return !grid_ || at < grid_->columns; }
 
+  [[nodiscard]] std::optional<Digest> count_most(std::size_t at, const std::optional<Digest>& result) const {
+    std::vector<Digest> votes;
+    std::size_t voters = 0;
+    for (std::size_t i = 0; i < input_->members.size(); ++i) {
+      if (!result || input_->members[i].done == result) {
+        ++voters;
+        if (says(i)) {
+          votes.push_back(held(i, at));
+        }
+      }
+    }
+    // What more than half of all hold stands in the middle, too, once it is sorted.
+    const auto middle = votes.begin() + static_cast<std::ptrdiff_t>(votes.size() / 2);
+    std::ranges::nth_element(votes, middle);
+    const bool most = !votes.empty() && static_cast<std::size_t>(std::ranges::count(votes, *middle)) * 2 > voters;
+    return most ? std::optional(*middle) : std::nullopt;
+  }
+
   const AttemptInput* input_;
   std::optional<ExchangeGrid> grid_;
+  mutable std::map<std::pair<std::size_t, std::optional<Digest>>, std::optional<Digest>> held_by_most_;  // by place and result
 };
 
 // `usual`: the digest that most have. Of a giver that says nothing, those who differ from most may have got something else than they. In
 // the order of the givers.
 std::vector<Dispute> disputes_of(const AttemptInput& input, const Parts& parts, const Digest& usual) {
   std::map<std::pair<std::size_t, std::size_t>, std::optional<Digest>> given;  // by place and giver
-  std::set<std::pair<std::size_t, std::size_t>> found;                         // giver and reader
+  std::vector<std::pair<std::size_t, std::size_t>> found;                      // giver and reader
   for (std::size_t reader = 0; reader < input.members.size(); ++reader) {
     if (!parts.says(reader)) {
       continue;
@@ -114,31 +128,39 @@ std::vector<Dispute> disputes_of(const AttemptInput& input, const Parts& parts, 
       const auto [known, is_new] = given.try_emplace({part.at, part.giver});
       known->second = is_new ? parts.given(part) : known->second;
       if (known->second ? parts.held(reader, part.at) != *known->second : *input.members[reader].done != usual) {
-        found.emplace(part.giver, reader);
+        found.emplace_back(part.giver, reader);
       }
     }
   }
+  std::ranges::sort(found);
+  found.erase(std::ranges::unique(found).begin(), found.end());
   std::vector<Dispute> disputes;
+  disputes.reserve(found.size());
   for (const auto& [giver, reader] : found) {
     disputes.push_back({input.members[reader].island, input.members[giver].island, {}});
   }
   return disputes;
 }
 
-std::size_t times_in(const std::vector<Dispute>& disputes, const IslandId& island) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(disputes, [&](const Dispute& each) { return each.reader == island || each.giver == island; }));
+// How many disputes each island has a part in; an island without one is not in it.
+std::map<IslandId, std::size_t> times_in(const std::vector<Dispute>& disputes) {
+  std::map<IslandId, std::size_t> times;
+  for (const Dispute& dispute : disputes) {
+    ++times[dispute.reader];
+    ++times[dispute.giver];
+  }
+  return times;
 }
 
-std::vector<IslandId> names_in(const std::vector<Dispute>& disputes, IslandId Dispute::*side, std::size_t needed) {
+std::set<IslandId> names_in(const std::vector<Dispute>& disputes, IslandId Dispute::*side, std::size_t needed) {
   std::map<IslandId, std::size_t> counts;
   for (const Dispute& dispute : disputes) {
     ++counts[dispute.*side];
   }
-  std::vector<IslandId> named;
+  std::set<IslandId> named;
   for (const auto& [island, count] : counts) {
     if (count >= needed) {
-      named.push_back(island);
+      named.insert(island);
     }
   }
   return named;
@@ -148,9 +170,10 @@ std::vector<IslandId> names_in(const std::vector<Dispute>& disputes, IslandId Di
 // else than what their own result is of.
 void blame_for_own(const AttemptInput& input, const Parts& parts, const Digest& usual, AttemptDecision& decision) {
   const std::string round = "round " + std::to_string(input.round.value);
+  const std::map<IslandId, std::size_t> times = times_in(decision.disputes);
   for (std::size_t i = 0; i < input.members.size(); ++i) {
     const IslandId& island = input.members[i].island;
-    if (times_in(decision.disputes, island) > 0) {
+    if (times.contains(island)) {
       continue;
     }
     if (std::ranges::find(decision.left_out, island) != decision.left_out.end()) {
@@ -179,20 +202,21 @@ void blame_for_difference(const AttemptInput& input, const Digest& usual, Attemp
     return;
   }
   const auto name = [&](IslandId Dispute::*side, const std::string& why) {
-    for (const IslandId& named : names_in(decision.disputes, side, *needed)) {
+    const std::set<IslandId> names = names_in(decision.disputes, side, *needed);
+    for (const IslandId& named : names) {
       decision.offences.push_back({named, why});
       if (std::ranges::find(decision.left_out, named) == decision.left_out.end()) {
         decision.left_out.push_back(named);
       }
-      std::erase_if(decision.disputes, [&](const Dispute& each) { return each.reader == named || each.giver == named; });
     }
+    std::erase_if(decision.disputes, [&](const Dispute& each) { return names.contains(each.reader) || names.contains(each.giver); });
   };
   name(&Dispute::giver, "what it gave to " + round + " is another at several islands than at itself");
   name(&Dispute::reader, "its result of " + round + " differs from the others' in what several of them gave");
-  const std::vector<Dispute> all = decision.disputes;
+  const std::map<IslandId, std::size_t> times = times_in(decision.disputes);
   for (Dispute& dispute : decision.disputes) {
-    const std::size_t giver = times_in(all, dispute.giver);
-    const std::size_t reader = times_in(all, dispute.reader);
+    const std::size_t giver = times.at(dispute.giver);
+    const std::size_t reader = times.at(dispute.reader);
     if (parts.on_two_levels() && giver != reader) {
       dispute.trusted = giver < reader ? dispute.giver : dispute.reader;
     }

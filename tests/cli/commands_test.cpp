@@ -161,6 +161,37 @@ TEST_CASE("validate says what a good file comes to") {
   CHECK(call({"validate", atl_test::source_folder() + "/examples/local-text.toml"}).err.empty());
 }
 
+TEST_CASE("validate lists what the built-in trainer would read of this machine's files, and says where it would not") {
+  const atl_test::TemporaryFolder folder;
+  folder.write("one.txt", std::string(300, 'a'));
+  folder.write("two.txt", std::string(200, 'b'));
+  const std::string run = (folder.path() / "run.toml").string();
+  const auto with = [&](const std::string& data) {
+    folder.write("run.toml", "[run]\nname = \"r\"\n[data]\n" + data + "[training]\nsteps = 100\n[strategy]\nname = \"diloco\"\n");
+    return call({"validate", run});
+  };
+  const Called there = with("files = [\"" + folder.path().string() + "/*.txt\"]\n");
+  CHECK(there.exit == 0);
+  CHECK(there.out.find(run + ": reads 2 files with 500 bytes: one.txt 300, two.txt 200\n") != std::string::npos);
+  const json document = json::parse(call({"validate", "-o", "json", run}).out);
+  CHECK(document["files"][0]["reads"] == "2 files with 500 bytes: one.txt 300, two.txt 200");
+  const std::string where = "each island reads these paths on its own disk, within what its agent allows (--allow-data)";
+  const Called absent = with("files = [\"" + folder.path().string() + "/nothing/*.txt\"]\n");
+  CHECK(absent.exit == 0);
+  CHECK(absent.out.find("reads") == std::string::npos);
+  CHECK(absent.err.find("the data are not on this machine (") != std::string::npos);
+  CHECK(absent.err.find(where) != std::string::npos);
+  // What is there and is something else than the run file says is no mistake of the file's, but named.
+  folder.write("three.txt", "odd");  // half a token at its end
+  const Called other = with("files = [\"" + folder.path().string() + "/*.txt\"]\nformat = \"uint16\"\n");
+  CHECK(other.exit == 0);
+  CHECK(other.err.find("on this machine the data cannot be read (") != std::string::npos);
+  CHECK(other.err.find(where) != std::string::npos);
+  const Called named = with("set = \"corpus\"\n");
+  CHECK((named.out + named.err).find("on this machine") == std::string::npos);
+  CHECK(json::parse(call({"validate", "-o", "json", run}).out)["files"][0]["reads"].is_null());
+}
+
 TEST_CASE("validate reports all mistakes of all files") {
   const TemporaryFile bad("bad.toml", "[run]\nnmae = \"x\"\n[training]\nstpes = 3\n");
   const Called called = call({"validate", bad.path.string(), atl_test::source_folder() + "/examples/local-text.toml", "/nonexistent.toml"});

@@ -1,6 +1,7 @@
 """What a trainer has after its loop: the run's parameters, time to write them, and the name of one island that does. Arguments as own_test.py's."""
 
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -87,6 +88,29 @@ class Turns(Agents):
         self.running["a"].terminate()
         self.assertEqual(self.running["a"].wait(60), 0)
         self.assertEqual(self.turns(), ["a one starts", "a one ends"])
+
+    def test_an_agent_that_is_asked_to_leave_ends_one_that_takes_longer_than_its_limit_and_names_it(self):
+        self.agent("a", "ends", "--leave-within", "3s")
+        self.waited(self.submit("one", 1000))
+        self.wait_until(lambda: "a one starts" in self.turns())
+        self.running["a"].terminate()
+        self.assertEqual(self.running["a"].wait(60), 0)
+        self.assertEqual(self.turns(), ["a one starts"])
+        self.assertIn("the trainer had not ended within 3.0 s of the signal to leave (--leave-within), and is ended", self.log_of("a"))
+
+    def test_a_program_that_joined_by_itself_and_ends_properly_leaves_no_warning(self):
+        socket = pathlib.Path(self.state("a"), "trainers/own")
+        self.agent("a", None)
+        run = self.submit("one", 1)
+        self.wait_until(socket.exists)
+        joined = f"atoll.join = lambda settings: join(settings, path='{socket}')"
+        code = f"import sys; sys.path.insert(0, '{HERE}'); import atoll, loops; join = atoll.join; {joined}; loops.with_numpy()"
+        program = subprocess.Popen([PYTHON, "-c", code])
+        self.waited(run)
+        self.assertEqual(program.wait(60), 0)
+        self.submit("two", 0)  # its trainer has the place once that of the first run has gone
+        self.wait_until(socket.exists)
+        self.assertNotIn("after the run's end", self.log_of("a"))
 
     def test_one_that_does_not_end_in_its_time_is_ended_and_named(self):
         self.agent("a", "ends")

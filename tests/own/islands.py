@@ -192,9 +192,9 @@ class Agents(Clusters):
             self.running[name] = subprocess.Popen([ATOLL, *words], stdout=log, stderr=log)
 
     def agent(self, name, loop, *options):
-        """loop: of loops.py, the trainer "own" of this agent."""
+        """loop: of loops.py, the trainer "own" of this agent; None: programs join it."""
         token = ["--join", self.said("token", "create", "-q", "--state", self.state("coordinator"))] if name not in self.running else []
-        trainer = f"own={PYTHON} '{HERE}/loops.py' {loop}"
+        trainer = f"own={PYTHON} '{HERE}/loops.py' {loop}" if loop else "own=attach"
         self.begin(name, "agent", "--state", self.state(name), "--name", name, "--bind", "tcp://127.0.0.1:*", "--trainer", trainer, *token, *options)
 
     def submitted(self, name, settings, strategy, steps=20, least=1, more=""):

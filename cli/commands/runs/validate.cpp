@@ -1,10 +1,14 @@
 // `atoll validate`: everything that is wrong with run files, without a network.
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "agent/engine/built_in_model.hpp"
+#include "agent/service/data_access.hpp"
+#include "agent/trainer/data/token_stream.hpp"
 #include "cli/line/command.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "strategies/codec.hpp"
@@ -64,7 +68,43 @@ std::string summary_of(const RunSpec& spec) {
   return text;
 }
 
+// What the built-in trainer would read of this machine's files; a note where it would not.
+struct DataHere {
+  std::string reads;
+  std::vector<std::string> notes;
+};
+
+// Tokens are counted as the trainer counts them; images only as files, for they would have to be read whole.
+Result<std::string> listing_of_data(const RunSpec& spec) {
+  ATOLL_ASSIGN(const std::vector<std::filesystem::path> found, resolve_data(spec.data, {{}, {"/"}}, {}, DataReader::built_in));
+  if (trains_on_images(spec)) {
+    return listing_of(found);
+  }
+  std::vector<std::string> files;
+  std::ranges::transform(found, std::back_inserter(files), [](const std::filesystem::path& file) { return file.string(); });
+  ATOLL_ASSIGN(const TokenStream tokens, TokenStream::open(files, spec.data.format));
+  return tokens.listing();
+}
+
+// A data set by name, or an url, is none of this machine's.
+DataHere data_here(const RunSpec& spec) {
+  if (has_own_trainer(spec) || spec.data.files.empty()) {
+    return {};
+  }
+  const Result<std::string> listing = listing_of_data(spec);
+  if (listing) {
+    return {*listing, {}};
+  }
+  const bool absent = listing.error().code == Code::not_found;
+  return {"",
+          {(absent ? "the data are not on this machine (" : "on this machine the data cannot be read (") + listing.error().why +
+           "); each island reads these paths on its own disk, within what its agent allows (--allow-data)"}};
+}
+
 nlohmann::json document_of(const RunFile& file) {
+  const DataHere data = file.valid() ? data_here(file.spec) : DataHere();
+  std::vector<std::string> notes = file.valid() ? notes_on(file.spec) : std::vector<std::string>();
+  notes.insert(notes.end(), data.notes.begin(), data.notes.end());
   nlohmann::json problems = nlohmann::json::array();
   for (const TomlProblem& problem : file.problems) {
     problems.push_back(
@@ -76,7 +116,8 @@ nlohmann::json document_of(const RunFile& file) {
       {"problems", std::move(problems)},
       {"parameters", file.valid() ? nlohmann::json(static_cast<std::uint64_t>(model_parameter_bytes(file.spec) / 4)) : nlohmann::json()},
       {"contribution_bytes", file.valid() ? nlohmann::json(contribution_bytes(file.spec)) : nlohmann::json()},
-      {"notes", file.valid() ? notes_on(file.spec) : std::vector<std::string>()},
+      {"reads", data.reads.empty() ? nlohmann::json() : nlohmann::json(data.reads)},
+      {"notes", std::move(notes)},
       {"spec", file.valid() ? nlohmann::json::parse(to_json(file.spec)) : nlohmann::json()}};
 }
 
@@ -104,8 +145,14 @@ Exit validate(Invocation& invocation, const ValidateOptions& options) {
       documents.push_back(document_of(*file));
     } else if (file->valid()) {
       invocation.streams.out << file->source << ": " << summary_of(file->spec) << "\n";
-      for (const std::string& note : notes_on(file->spec)) {
-        invocation.streams.err << file->source << ": note: " << note << "\n";
+      const DataHere data = data_here(file->spec);
+      if (!data.reads.empty()) {
+        invocation.streams.out << file->source << ": reads " << data.reads << "\n";
+      }
+      for (const std::vector<std::string>& notes : {notes_on(file->spec), data.notes}) {
+        for (const std::string& note : notes) {
+          invocation.streams.err << file->source << ": note: " << note << "\n";
+        }
       }
     } else {
       invocation.streams.err << problems_text(*file);
