@@ -21,9 +21,9 @@ class TrainerHost;
 namespace atl::agent {
 
 struct LeaveWatchSettings {
-  std::filesystem::path file;    // empty: none
-  std::string command;           // empty: none
-  std::filesystem::path folder;  // where the command runs; must exist
+  std::filesystem::path file;         // empty: none
+  std::string command;                // empty: none
+  std::filesystem::path folder;       // where the command runs; must exist
   std::optional<Duration> idle = {};  // without anything to train; nothing: for ever
   Duration file_every = std::chrono::milliseconds(500);
   Duration command_every = std::chrono::seconds(5);
