@@ -109,7 +109,7 @@ class TorchIsland(RankedIsland):
         """Puts the weights of a safetensors file into the model, before train() or start(), and says what matched, is missing, and is left over.
         Wrappers' names are left out on both sides: DistributedDataParallel, torch.compile, PEFT, FSDP, Fabric.
 
-        path    a file (`atoll export`'s, for one), or a folder as save_pretrained() writes it
+        path    a file (an export, for one), or a folder as save_pretrained() writes it
         strict  refused, and nothing is loaded, where tensors are missing or left over; counts of integers may be missing
         Errors: Refused for another shape, by its name, and for what is no safetensors file; Misused once the run has begun.
         """
