@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import pathlib
+import sys
 import textwrap
 
 MODULES = "atoll.torch", "atoll.callbacks", "atoll.jax", "atoll.ranks", "atoll"
@@ -74,4 +76,5 @@ def page():
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "agent/island_link/python"))
     print(page(), end="")
