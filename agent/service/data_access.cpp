@@ -246,6 +246,8 @@ class Walk {
   std::set<std::tuple<dev_t, ino_t, std::size_t>> entered_;
 };
 
+Error nothing_at(const std::string& pattern) { return {Code::not_found, "no files are at '" + pattern + "'"}; }
+
 // Each file once, by its own name where it was found by that, in the order of the names.
 Result<std::vector<fs::path>> distinct_files(std::vector<FoundFile> found, const std::string& pattern) {
   std::ranges::sort(found, [](const FoundFile& a, const FoundFile& b) {
@@ -258,7 +260,7 @@ Result<std::vector<fs::path>> distinct_files(std::vector<FoundFile> found, const
   std::ranges::transform(found, std::back_inserter(files), &FoundFile::named);
   std::sort(files.begin(), files.end());
   if (files.empty()) {
-    return Error{Code::not_found, "no files are at '" + pattern + "'"};
+    return nothing_at(pattern);
   }
   return files;
 }
@@ -360,6 +362,9 @@ Result<std::vector<fs::path>> resolve_files(const std::vector<std::string>& patt
     }
     Walk walk(pattern, scope);
     ATOLL_TRY(walk.run());
+    if (walk.found.empty()) {  // what another entry stands for does not make up for it
+      return nothing_at(asked);
+    }
     std::ranges::move(walk.found, std::back_inserter(all));
   }
   return checked_files(all, patterns.empty() ? "" : patterns.front(), reader);

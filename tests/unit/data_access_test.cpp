@@ -76,6 +76,7 @@ TEST_CASE("data: a run file gets nothing that was not allowed") {
   fs::create_symlink(secret, folder.path() / "open/link.txt");
   fs::create_directory_symlink(folder.path() / "secret", folder.path() / "open/folder");
   fs::create_directory_symlink(folder.path() / "open", folder.path() / "door");
+  fs::create_directory(folder.path() / "open" / "empty");
   folder.write("open-not/b.txt", "b");
   DataPermissions permissions;
   permissions.folders = {folder.path() / "open"};
@@ -95,6 +96,14 @@ TEST_CASE("data: a run file gets nothing that was not allowed") {
     CHECK(found.error().why.find("--allow-data") != std::string::npos);
   }
   CHECK(resolve_data(files({root + "/open/absent.txt"}), permissions, no_download).error().code == Code::not_found);
+  // What is missing is not made up for by what is there.
+  for (const std::string& absent : {root + "/open/absent.txt", root + "/open/*.bin", root + "/open/empty"}) {
+    for (const std::vector<std::string>& asked : {std::vector{root + "/open/a.txt", absent}, {absent, root + "/open/a.txt"}}) {
+      const Error missing = resolve_data(files(asked), permissions, no_download).error();
+      CHECK(missing.code == Code::not_found);
+      CHECK(missing.why == "no files are at '" + absent + "'");
+    }
+  }
   CHECK(resolve_data(files({root + "/open/a.txt", root + "/secret/key.txt"}), permissions, no_download).error().code == Code::unauthorized);
   CHECK(resolve_data(files({root + "/open/a.txt"}), DataPermissions{}, no_download).error().code == Code::unauthorized);
 }
