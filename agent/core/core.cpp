@@ -92,6 +92,8 @@ Standing Core::standing() const {
   return standing;
 }
 
+bool Core::belongs() const { return state_->run || state_->tasks; }
+
 void Core::State::dispatch(const Event& event) {
   std::visit(
       [&](const auto& e) {

@@ -54,6 +54,8 @@ class Core {
   Ready take_ready();
 
   [[nodiscard]] Standing standing() const;
+  // It belongs to a run that goes on; a paused one lets its islands go.
+  [[nodiscard]] bool belongs() const;
 
   // The inside (agent/core/core_state.hpp).
   struct State;

@@ -75,6 +75,14 @@ std::optional<TimePoint> SyncEngine::next_deadline() const { return state_->next
 
 int SyncEngine::pollable_fd() const { return state_->link->pollable_fd(); }
 
+std::uint64_t SyncEngine::pieces_sent() const {
+  std::uint64_t pieces = 0;
+  for (const PeerTraffic& peer : state_->link->traffic()) {
+    pieces += peer.pieces_sent;
+  }
+  return pieces;
+}
+
 const IslandRun* SyncEngine::run(const RunId& run) const {
   const OpenedRun* open = state_->find(run);
   return open != nullptr ? open->run.get() : nullptr;

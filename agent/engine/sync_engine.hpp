@@ -67,6 +67,8 @@ class SyncEngine {
   [[nodiscard]] std::optional<TimePoint> next_deadline() const;
   // Readable while something has come; -1 on a simulated link.
   [[nodiscard]] int pollable_fd() const;
+  // Pieces that left over the link so far, whoever reads them.
+  [[nodiscard]] std::uint64_t pieces_sent() const;
   // A run that is open, and its round of a pair that is under way, to look at.
   [[nodiscard]] const IslandRun* run(const RunId& run) const;
   [[nodiscard]] const PairRound* pair(const RunId& run, Round round) const;

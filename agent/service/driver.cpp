@@ -298,7 +298,11 @@ class Driver {
     }
   }
 
-  [[nodiscard]] bool has_work() { return seat_.taken() || task_ || starting_task_ || copier_.busy(); }
+  // An island of a run waits for others and for a trainer that starts; outside of one somebody may read here, an export or a joiner.
+  [[nodiscard]] bool has_work() {
+    const std::uint64_t before = std::exchange(pieces_sent_, engine_->pieces_sent());
+    return pieces_sent_ != before || seat_.taken() || task_ || starting_task_ || copier_.busy() || core_.belongs();
+  }
 
   [[nodiscard]] TrainerSession* trainer() const { return seat_.session(); }
 
@@ -457,6 +461,7 @@ class Driver {
   Core core_;
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<EngineThread> engine_;
+  std::uint64_t pieces_sent_ = 0;  // by the engine, when it was last looked at
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
   StateWatch state_watch_;

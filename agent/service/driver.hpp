@@ -54,7 +54,7 @@ struct AgentOptions {
   bool check_arena = false;                                          // trainers that write into the arena out of turn are noticed
   std::filesystem::path leave_file;                                  // leave when it appears (agent/service/leave_watch.hpp); empty: none
   std::string leave_command;                                         // leave when it exits with status 0; empty: none
-  std::optional<Duration> leave_idle;                                // leave after so long without anything to train; nothing: never
+  std::optional<Duration> leave_idle;                                // leave after so long without anything to do; nothing: never
   Duration leave_within = std::chrono::seconds(60);                  // then the agent goes, whatever is in hand
   std::optional<Duration> keep_ended = std::chrono::hours(24 * 30);  // what lies here of runs that ended; nothing: for ever
   bool keep_removed = false;                                         // also what an operator removes stays

@@ -36,7 +36,12 @@ EngineThread::~EngineThread() {
 }
 
 void EngineThread::loop() {
+  TimePoint next_look{};
   while (!ending_) {
+    if (const TimePoint at = now(); at >= next_look) {
+      pieces_sent_ = engine_.pieces_sent();
+      next_look = at + kLongestSleep / 2;
+    }
     while (const std::optional<EngineCommand> command = commands_.pop()) {
       engine_.step(*command);
       hand_out();

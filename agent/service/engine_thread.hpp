@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -29,6 +30,8 @@ class EngineThread {
   void post(EngineCommand command);
   std::optional<EngineAnswer> take_answer() { return answers_.pop(); }
   [[nodiscard]] int fd() const { return answers_.fd(); }
+  // SyncEngine::pieces_sent, as it was a second ago at most.
+  [[nodiscard]] std::uint64_t pieces_sent() const { return pieces_sent_; }
 
  private:
   void loop();
@@ -42,6 +45,7 @@ class EngineThread {
   ValueQueue<EngineCommand> commands_;
   ValueQueue<EngineAnswer> answers_;
   std::atomic<bool> ending_{false};
+  std::atomic<std::uint64_t> pieces_sent_{0};
   std::thread thread_;
 };
 

@@ -67,7 +67,7 @@ std::optional<std::string> LeaveWatch::look_at_idleness(TimePoint now, bool busy
   if (!settings_.idle || busy || now < *idle_since_ + *settings_.idle) {
     return std::nullopt;
   }
-  return "it had nothing to train for " + human_duration(*settings_.idle);
+  return "it had nothing to do for " + human_duration(*settings_.idle);
 }
 
 std::optional<std::string> LeaveWatch::look_at_file(TimePoint now) {

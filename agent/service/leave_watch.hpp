@@ -24,7 +24,7 @@ struct LeaveWatchSettings {
   std::filesystem::path file;         // empty: none
   std::string command;                // empty: none
   std::filesystem::path folder;       // where the command runs; must exist
-  std::optional<Duration> idle = {};  // without anything to train; nothing: for ever
+  std::optional<Duration> idle = {};  // without anything to do; nothing: for ever
   Duration file_every = std::chrono::milliseconds(500);
   Duration command_every = std::chrono::seconds(5);
 };

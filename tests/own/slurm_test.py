@@ -166,7 +166,7 @@ class Slurm(unittest.TestCase):
             # Nothing to train: both give their nodes back by themselves.
             self.wait(lambda: not self.asked("squeue -h").strip())
             self.assertEqual(self.states(short) + self.states(long), ["COMPLETED", "COMPLETED"], self.logs())
-            self.assertIn("it had nothing to train for 15.0 s", (self.login.home / f"slurm-{long}_1.out").read_text())
+            self.assertIn("it had nothing to do for 15.0 s", (self.login.home / f"slurm-{long}_1.out").read_text())
 
             # scancel ends a task in order, and it does not come back.
             last = submit("--partition=oslo --array=1")

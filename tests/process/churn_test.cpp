@@ -102,7 +102,7 @@ TEST_CASE("process: a paused run frees its trainers, and `diff` cannot tell it f
   CHECK(commits == 20);
 }
 
-TEST_CASE("process: an island that has nothing to train for so long leaves, after its run and not during it") {
+TEST_CASE("process: an island that has nothing to do for so long leaves, after its run and not during it") {
   Cluster cluster;
   cluster.start_island("b", {{"ATOLL_TEST_STEP_MS", "20"}});
   CHECK(cluster.run_in("c", {"agent", "--leave-idle", "0s"}).exit == 2);
@@ -111,8 +111,23 @@ TEST_CASE("process: an island that has nothing to train for so long leaves, afte
   REQUIRE(cluster.run({"wait", run}).exit == 0);
   CHECK(cluster.islands["a"].running());
   CHECK(cluster.islands["a"].wait() == 0);
-  CHECK(cluster.log("a").find("leaving: it had nothing to train for 4.0 s") != std::string::npos);
+  CHECK(cluster.log("a").find("leaving: it had nothing to do for 4.0 s") != std::string::npos);
   CHECK(cluster.islands["b"].running());
+}
+
+TEST_CASE("process: an island is not idle while somebody reads a model from it, however long that lasts") {
+  Cluster cluster;
+  // 1.6 MB: six seconds on this uplink.
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}, {"ATOLL_TEST_HEAD", "400000"}}, {"--leave-idle", "3s", "--uplink", "2mbit"});
+  const std::string run = cluster.submit(run_file("read", 20, 1, 1));
+  REQUIRE(cluster.run({"wait", run}).exit == 0);
+  const auto asked = std::chrono::steady_clock::now();
+  const CommandResult read = cluster.run({"export", run, "-o", (cluster.folder() / "model.safetensors").string()});
+  INFO(read.out << read.err << cluster.log("a"));
+  CHECK(read.exit == 0);
+  CHECK(std::chrono::steady_clock::now() - asked > std::chrono::seconds(4));  // else it shows nothing
+  CHECK(cluster.islands["a"].wait() == 0);
+  CHECK(cluster.log("a").find("leaving: it had nothing to do for 3.0 s") != std::string::npos);
 }
 
 TEST_CASE("process: a drained island and one with a leave file contribute what they have done, go, and the run goes on") {

@@ -62,7 +62,7 @@ TEST_CASE("a leave command is run until it succeeds, what it prints is the reaso
   CHECK(lines == "x\nx\nx\n");
 }
 
-TEST_CASE("an island that had nothing to train for so long leaves, and its work begins the time anew") {
+TEST_CASE("an island that had nothing to do for so long leaves, and its work begins the time anew") {
   LeaveWatchSettings settings{{}, {}, {}};
   settings.idle = 10s;
   LeaveWatch watch(settings);
@@ -76,7 +76,7 @@ TEST_CASE("an island that had nothing to train for so long leaves, and its work 
   REQUIRE_FALSE(watch.pump(begin + 69s));
   const std::optional<std::string> why = watch.pump(begin + 70s);
   REQUIRE(why);
-  CHECK(*why == "it had nothing to train for 10.0 s");
+  CHECK(*why == "it had nothing to do for 10.0 s");
   REQUIRE_FALSE(watch.pump(begin + 99s));
 }
 

@@ -59,6 +59,7 @@ struct PeerTraffic {
   std::uint64_t bytes_received = 0;
   std::uint64_t frames_rejected = 0;  // garbage, replayed, not authentic
   Duration round_trip{};              // 0: not measured yet
+  std::uint64_t pieces_sent = 0;      // frames with a payload
 };
 
 class BulkLink {

@@ -90,7 +90,7 @@ class SimulatedBulkLink final : public BulkLink {
   [[nodiscard]] std::vector<PeerTraffic> traffic() const override {
     std::vector<PeerTraffic> rows;
     for (const auto& [island, peer] : peers_) {
-      rows.push_back(PeerTraffic{island, peer.connected, peer.sent, peer.received, 0, Duration{}});
+      rows.push_back(PeerTraffic{island, peer.connected, peer.sent, peer.received, 0, Duration{}, 0});
     }
     return rows;
   }

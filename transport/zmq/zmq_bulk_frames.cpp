@@ -143,13 +143,17 @@ Bytes ZmqBulkIo::seal_first(Session& session, ByteView plain) {
 
 bool ZmqBulkIo::send_message(Session& session, ByteView first, std::optional<ZmqMessage> payload) {
   const std::uint64_t size = first.size() + (payload ? payload->bytes().size() : 0);
+  const std::uint64_t pieces = payload ? 1 : 0;
   const std::uint64_t id = session.id;
   const IslandId peer = session.peer;
   if (!send_parts(session, ZmqMessage(first), std::move(payload))) {
     end_session(id, "it takes no more frames");
     return false;
   }
-  mailbox_->update(peer, [&](PeerTraffic& row) { row.bytes_sent += size; });
+  mailbox_->update(peer, [&](PeerTraffic& row) {
+    row.bytes_sent += size;
+    row.pieces_sent += pieces;
+  });
   if (uplink_) {
     uplink_->spend(now(), size);
   }

@@ -268,7 +268,7 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
       {"--leave-file", "leave once this file is there; its first line is the reason", &options->leave_file, false, {}, Completes::files},
       {"--leave-command", "leave once this command (run every 5 s by sh) exits with 0; its first line is the reason",
        &options->leave_command},
-      {"--leave-idle", "leave after so long without anything to train, as on machines that are paid for by the hour (else never)",
+      {"--leave-idle", "leave after so long without anything to do, as on machines that are paid for by the hour (else never)",
        &options->leave_idle},
       {"--leave-within", "go after so long at the latest, whatever is in hand; a trainer that still finishes is ended then",
        &options->leave_within},
