@@ -62,10 +62,10 @@ class Departure {
       stage_ = Stage::released;
     }
   }
-  // Nobody lets go: what it holds is brought to the disk first, until this time at most.
+  // Nobody lets go: what it holds is brought to the disk first, until this time at most, and not beyond its limit.
   void release_itself(TimePoint until) {
     release();
-    until_ = until;
+    until_ = std::min(until, limit_);
     unheard_ = true;
   }
   [[nodiscard]] bool unheard() const { return unheard_ && released(); }

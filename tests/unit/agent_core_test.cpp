@@ -239,6 +239,37 @@ TEST_CASE("asked to leave just before the coordinator goes it waits some seconds
   CHECK(goes_within(bench, 6s));
 }
 
+TEST_CASE("an island that leaves without a coordinator brings its state to the disk, and goes at its limit though that still lasts") {
+  Bench bench;
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  Digest digest;
+  digest.bytes[0] = std::byte{7};
+  Invite invite;
+  invite.run = RunId("r-1");
+  invite.spec = to_json(spec());
+  invite.epoch = Epoch(2);
+  invite.from = StartFrom::checkpoint;
+  invite.committed = Round(1);
+  invite.digest = digest;
+  bench.say(invite);
+  bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+  bench.say(NewEpoch{RunId("r-1"), Epoch(3), Round(1), {Member{IslandId("i-a"), "a", "", "tcp://h:1"}}, std::nullopt});
+  bench.say(Drain{"stopped"});
+  bench.feed(agent::LinkDown{});
+  bool writes = false;
+  std::chrono::seconds after = 0s;
+  for (; after < 300s && !bench.newest<agent::Exit>(); after += 1s) {
+    bench.now += 1s;
+    bench.core.tick(bench.now);
+    bench.take();
+    writes = writes || bench.newest<WriteCheckpoint>();
+  }
+  CHECK(writes);
+  CHECK(after >= 55s);
+  CHECK(after <= 61s);  // leave_limit: a minute
+}
+
 TEST_CASE("the paths from neighbours are tried, and a new coordinator hears what came of it") {
   Bench bench;
   bench.feed(agent::LinkUp{});
