@@ -6,8 +6,8 @@
 namespace atl::coordinator {
 namespace {
 
-// Seconds are not exact: a lower one by rounding is no new beginning.
-constexpr double kSlack = 1e-3;
+// What is counted tells a new beginning. Seconds alone do only where most of them are gone: a clock that is set back takes some away.
+bool mostly_gone(double before, double after) { return after < before / 2 - 1e-3; }
 
 double finite(double value) { return std::isfinite(value) ? value : 0; }
 
@@ -28,7 +28,7 @@ Counters operator-(const Counters& a, const Counters& b) {
 
 bool began_again(const Counters& before, const Counters& after) {
   return after.tokens < before.tokens || after.bytes_sent < before.bytes_sent || after.bytes_received < before.bytes_received ||
-         after.compute_seconds < before.compute_seconds - kSlack || after.wait_seconds < before.wait_seconds - kSlack;
+         mostly_gone(before.compute_seconds, after.compute_seconds) || mostly_gone(before.wait_seconds, after.wait_seconds);
 }
 
 }  // namespace

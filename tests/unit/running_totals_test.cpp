@@ -43,6 +43,15 @@ TEST_CASE("running totals: an island that counts from zero again goes on from wh
   CHECK(same(totals.add(IslandId("b"), report(1, 0.1, 1)), report(1, 0.1, 1)));
 }
 
+TEST_CASE("running totals: seconds that a clock took back are no new beginning") {
+  RunningTotals totals;
+  const IslandId a("a");
+  totals.add(a, report(100, 60, 10));
+  CHECK(totals.add(a, report(110, 58, 11)).tokens == 110);
+  CHECK(totals.add(a, report(110, 57, 11)).bytes_sent == 11);
+  CHECK(totals.add(a, report(110, 2, 11)).tokens == 220);
+}
+
 TEST_CASE("running totals: a coordinator that is restarted counts nothing twice, whether the agent went on or began again") {
   const IslandId a("a");
   RunningTotals before;
