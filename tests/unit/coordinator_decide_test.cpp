@@ -3,25 +3,14 @@
 
 #include "coordinator/core/decide.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/coordinator/rows.hpp"
 
 namespace of_coordinator_decide_test {
 
-namespace {
-
 using namespace atl;
 using namespace atl::coordinator;
+using namespace atl_test;
 using namespace std::chrono_literals;
-
-const TimePoint kStart = from_unix_ms(1'700'000'000'000);
-
-IslandId island(std::size_t i) { return IslandId("i" + std::to_string(i)); }
-Digest digest(int value) {
-  Digest d;
-  d.bytes[0] = static_cast<std::byte>(value);
-  return d;
-}
-
-}  // namespace
 
 TEST_CASE("decide_start: every subset of six islands, every min and max") {
   for (unsigned present = 0; present < 64; ++present) {

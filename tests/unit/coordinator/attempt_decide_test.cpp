@@ -5,27 +5,15 @@
 
 #include "coordinator/core/decide.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/coordinator/rows.hpp"
 #include "transport/base/exchange_grid.hpp"
 
 namespace of_attempt_decide_test {
 
-namespace {
-
 using namespace atl;
 using namespace atl::coordinator;
+using namespace atl_test;
 using namespace std::chrono_literals;
-
-const TimePoint kStart = from_unix_ms(1'700'000'000'000);
-
-IslandId island(std::size_t i) { return IslandId("i" + std::to_string(i)); }
-Digest digest(int value) {
-  Digest d;
-  d.bytes[0] = static_cast<std::byte>(value);
-  d.bytes[1] = static_cast<std::byte>(value >> 8);
-  return d;
-}
-
-}  // namespace
 
 TEST_CASE("decide_attempt: every way four members' digests can agree") {
   for (unsigned code = 0; code < 256; ++code) {

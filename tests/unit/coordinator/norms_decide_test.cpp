@@ -7,18 +7,14 @@
 
 #include "coordinator/core/decide.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/coordinator/rows.hpp"
 #include "transport/base/usual_norms.hpp"
 
 namespace of_coordinator_norms_decide_test {
 
-namespace {
-
 using namespace atl;
 using namespace atl::coordinator;
-
-IslandId island(std::size_t i) { return IslandId("i" + std::to_string(i)); }
-
-}  // namespace
+using namespace atl_test;
 
 TEST_CASE("decide_norms rejects what is out of all proportion, and nothing else") {
   const double inf = std::numeric_limits<double>::infinity();

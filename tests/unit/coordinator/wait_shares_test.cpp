@@ -4,18 +4,14 @@
 #include "coordinator/core/decide.hpp"
 #include "coordinator/ledger/spans.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/coordinator/rows.hpp"
 
 namespace of_wait_shares_test {
 
-namespace {
-
 using namespace atl;
 using namespace atl::coordinator;
+using namespace atl_test;
 using namespace std::chrono_literals;
-
-const TimePoint kStart = from_unix_ms(1'700'000'000'000);
-
-}  // namespace
 
 TEST_CASE("decide_wait_shares: a wait is put down to what was under way, from the commit backwards, and the shares sum to it") {
   RoundTimes times;
