@@ -117,17 +117,17 @@ TEST_CASE("process: an island that has nothing to do for so long leaves, after i
 
 TEST_CASE("process: an island is not idle while somebody reads a model from it, however long that lasts") {
   Cluster cluster;
-  // 1.6 MB: six seconds on this uplink.
-  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}, {"ATOLL_TEST_HEAD", "400000"}}, {"--leave-idle", "3s", "--uplink", "2mbit"});
+  // On this uplink a piece takes two seconds, and the model three or four times as long.
+  cluster.start_island("a", {{"ATOLL_TEST_STEP_MS", "5"}, {"ATOLL_TEST_HEAD", "900000"}}, {"--leave-idle", "5s", "--uplink", "4mbit"});
   const std::string run = cluster.submit(run_file("read", 20, 1, 1));
   REQUIRE(cluster.run({"wait", run}).exit == 0);
   const auto asked = std::chrono::steady_clock::now();
   const CommandResult read = cluster.run({"export", run, "-o", (cluster.folder() / "model.safetensors").string()});
   INFO(read.out << read.err << cluster.log("a"));
   CHECK(read.exit == 0);
-  CHECK(std::chrono::steady_clock::now() - asked > std::chrono::seconds(4));  // else it shows nothing
+  CHECK(std::chrono::steady_clock::now() - asked > std::chrono::seconds(6));  // else it shows nothing
   CHECK(cluster.islands["a"].wait() == 0);
-  CHECK(cluster.log("a").find("leaving: it had nothing to do for 3.0 s") != std::string::npos);
+  CHECK(cluster.log("a").find("leaving: it had nothing to do for 5.0 s") != std::string::npos);
 }
 
 TEST_CASE("process: a drained island and one with a leave file contribute what they have done, go, and the run goes on") {
