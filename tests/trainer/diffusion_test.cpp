@@ -84,6 +84,7 @@ island_link::Task small_task(const TemporaryFolder& folder, const std::vector<st
   task.training.epsilon = 1e-8;
   task.training.clip_norm = 1;
   task.training.device = "cpu";
+  task.training.precision = "auto";
   task.training.threads = 1;
   task.training.evaluate_batches = 4;
   task.diffusion = {2, "features", "pixels-pca", 8, 16, 1.5, 2, false, 0.1, "uniform", 0.9, 4, 1, 16, 2, 60, 16, 3e-3, 0};
@@ -156,6 +157,11 @@ TEST_CASE("a learner that is saved and restored goes on with the same bits") {
       return at::mse_loss(model.forward(noised.x, noised.t, {}), noised.velocity);
     };
   };
+  island_link::Training half = task.training;
+  half.precision = "bf16";
+  const auto refused = DitLearner::make(sizes, half, 0.9, 1);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().why.find("bf16 needs a GPU") != std::string::npos);
   auto one = *DitLearner::make(sizes, task.training, 0.9, 1);
   double first = 0;
   for (std::uint64_t i = 0; i < 5; ++i) {
