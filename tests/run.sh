@@ -111,7 +111,7 @@ case "$mode" in
     examples/install-packages.sh --with-tests
     build release
     for bench in build/release/tests/bench_*; do
-      [ -x "$bench" ] && [ -f "$bench" ] || continue
+      [ -x "$bench" ] && [ -f "$bench" ] && [ "${bench##*/}" != bench_trainer ] || continue
       echo "== $(basename "$bench")"
       "$bench"
     done
@@ -125,9 +125,11 @@ case "$mode" in
         *) "tests/bench/$name" $parts $options ;;
       esac
     done
-    # Beside Gloo, where there is a PyTorch; a far path of real packets needs root, too.
-    for python in python3 /usr/bin/python3; do
+    # Beside PyTorch and Gloo, where there is a PyTorch; a far path of real packets needs root, too.
+    for python in build/frameworks/bin/python python3 /usr/bin/python3; do
       command -v "$python" >/dev/null && "$python" -c "import torch" 2>/dev/null || continue
+      echo "== trainer_bench.py"
+      "$python" tests/bench/trainer_bench.py build/release/tests/bench_trainer
       for islands in 2 4; do
         echo "== gloo_bench.py $islands 20"
         "$python" tests/bench/gloo_bench.py "$islands" 20

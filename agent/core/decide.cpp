@@ -48,10 +48,21 @@ Activity decide_activity(const ActivityInput& input) {
 // The second try shows that it was no accident; the third that no server was just starting.
 constexpr unsigned kAlike = 3;
 
+constexpr unsigned kShortOfMemory = 2;
+
+bool ran_out_of_memory(std::string_view words) { return words.find("out of memory") != std::string_view::npos; }
+
+bool ends_alike(std::string_view words, std::string_view before) {
+  return !words.empty() && (words == before || (ran_out_of_memory(words) && ran_out_of_memory(before)));
+}
+
 RestartDecision decide_restart(unsigned crashes, unsigned alike, unsigned limit, bool permanent, Duration first_delay,
-                               std::string_view progress) {
+                               std::string_view progress, bool out_of_memory) {
   if (permanent) {
     return {false, {}, "trying again cannot help"};
+  }
+  if (out_of_memory && alike >= kShortOfMemory) {
+    return {false, {}, "it ran out of memory " + std::to_string(alike) + " times"};
   }
   if (alike >= kAlike) {
     return {false, {}, "it ended " + std::to_string(alike) + " times with the same words"};

@@ -44,9 +44,13 @@ struct RestartDecision {
   std::string why;  // of giving up
 };
 // crashes: without `progress` in between ("a committed round", "a checkpoint"), this one included. alike: those of them, up to this one,
-// that ended with the same words.
+// that ended alike. out_of_memory: what they ended of, and then a second time is the last: the same batch does not fit a third time either.
 RestartDecision decide_restart(unsigned crashes, unsigned alike, unsigned limit, bool permanent, Duration first_delay,
-                               std::string_view progress);
+                               std::string_view progress, bool out_of_memory = false);
+// What a trainer said last: of memory, in whose words ever.
+bool ran_out_of_memory(std::string_view words);
+// The same words, or both ran out of memory, of which the figures differ each time. Nothing said is like nothing.
+bool ends_alike(std::string_view words, std::string_view before);
 
 // What a trainer is asked for in a run's rounds.
 struct PlanSettings {

@@ -287,13 +287,13 @@ void Trainer::on(const TrainerExited& event) {
   phase_ = Phase::none;
   holds_.reset();
   crashes_ += 1;
-  alike_ = !event.words.empty() && event.words == words_ ? alike_ + 1 : 1;
+  alike_ = ends_alike(event.words, words_) ? alike_ + 1 : 1;
   words_ = event.words;
 }
 
 RestartDecision Trainer::restart(bool permanent, TimePoint now) {
-  const RestartDecision decision =
-      decide_restart(crashes_, alike_, settings_->crashes, permanent, settings_->restart_delay, "a committed round");
+  const RestartDecision decision = decide_restart(crashes_, alike_, settings_->crashes, permanent, settings_->restart_delay,
+                                                  "a committed round", ran_out_of_memory(words_));
   if (decision.restart) {
     restart_at_ = now + decision.delay;
   }

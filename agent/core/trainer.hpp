@@ -168,7 +168,7 @@ class Trainer {
   std::uint64_t incarnation_ = 0;
   std::optional<TimePoint> restart_at_;
   unsigned crashes_ = 0;  // since the last committed round
-  unsigned alike_ = 0;    // the newest of them that ended with the same words
+  unsigned alike_ = 0;    // the newest of them that ended alike
   std::string words_;
   std::optional<Round> holds_;
   Round planned_;

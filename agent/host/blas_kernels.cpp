@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace atl {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kTrainerPatience = std::chrono::seconds(20);
 constexpr std::size_t kMostText = 4096;
 
 // How wide the vectors of OpenBLAS' kernels for a processor are.
@@ -105,9 +108,9 @@ bool older(std::string_view version, const std::array<int, 3>& than) {
   ::_exit(0);
 }
 
-// What the child says until it ends or time is over.
-std::string read_all(int in) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+// What the child says until it ends or time is over: its end is the end of what can be read.
+std::string read_all(int in, std::chrono::seconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
   std::string text;
   std::array<char, kMostText> piece{};
   while (text.size() < kMostText) {
@@ -136,6 +139,40 @@ std::vector<std::string> lines_of(const std::string& text) {
     }
   }
   return lines;
+}
+
+// What a child process that runs `body`, which does not return, writes to the descriptor that it is given.
+template <typename Body>
+std::vector<std::string> lines_of_child(std::chrono::seconds patience, const Body& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return lines_of("");
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    body(ends[1]);
+    ::_exit(1);
+  }
+  ::close(ends[1]);
+  std::string text;
+  if (child > 0) {
+    text = read_all(ends[0], patience);
+    ::kill(child, SIGKILL);  // it has ended or hangs
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  ::close(ends[0]);
+  return lines_of(text);
+}
+
+std::string list_of(const std::vector<std::string>& gpus) {
+  const bool alike = std::ranges::all_of(gpus, [&](const std::string& gpu) { return gpu == gpus.front(); });
+  std::string text = gpus.size() > 1 && alike ? std::to_string(gpus.size()) + " × " + gpus.front() : "";
+  for (std::size_t i = 0; text.empty() || (!alike && i < gpus.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + gpus[i];
+  }
+  return text;
 }
 
 BlasFacts facts_of(const std::vector<std::string>& lines) {
@@ -169,25 +206,66 @@ ProcessorFacts this_processor() {
 }
 
 BlasFacts probe_blas(const std::string& core_type) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return {};
+  return facts_of(lines_of_child(kPatience, [&](int out) { tell_of_blas(core_type.c_str(), out); }));
+}
+
+TrainerFacts ask_trainer(const std::string& program) {
+  const std::vector<std::string> lines = lines_of_child(kTrainerPatience, [&](int out) {
+    const int nothing = ::open("/dev/null", O_RDWR);
+    ::dup2(nothing, STDIN_FILENO);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(nothing, STDERR_FILENO);
+    ::unsetenv("ATOLL_ISLAND_LINK");
+    ::execl(program.c_str(), "atoll", "trainer", "--facts", nullptr);
+  });
+  TrainerFacts facts;
+  if (lines.size() == 3 && lines[0].starts_with("LibTorch ")) {
+    facts.text = lines[0];
+    std::istringstream(lines[1]) >> facts.for_gpus >> facts.gpus;
   }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(ends[0]);
-    tell_of_blas(core_type.c_str(), ends[1]);
-  }
-  ::close(ends[1]);
-  std::string text;
-  if (child > 0) {
-    text = read_all(ends[0]);
-    ::kill(child, SIGKILL);  // it has ended or hangs
-    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  return facts;
+}
+
+std::vector<std::string> gpus_of(const std::filesystem::path& driver) {
+  std::vector<std::string> models;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(driver / "gpus", failure)) {
+    std::string model = "NVIDIA GPU";
+    std::ifstream information(entry.path() / "information");  // "Model: \t\t NVIDIA H100 80GB HBM3"
+    for (std::string line; std::getline(information, line);) {
+      if (const std::size_t name = line.find_first_not_of(" \t", 6); line.starts_with("Model:") && name != std::string::npos) {
+        model = line.substr(name, 128);
+      }
     }
+    models.push_back(model);
   }
-  ::close(ends[0]);
-  return facts_of(lines_of(text));
+  std::ranges::sort(models);
+  return models;
+}
+
+std::string computes_text(const TrainerFacts& trainer, const Kernels& kernels, const std::vector<std::string>& gpus) {
+  if (trainer.text.empty()) {
+    return kernels.text;
+  }
+  const std::size_t reason = kernels.text.find(" (");
+  const bool chosen = trainer.text.find(", OpenBLAS ") != std::string::npos && reason != std::string::npos;
+  const std::string text = trainer.text + (chosen ? kernels.text.substr(reason) : "");
+  if (trainer.gpus > 0) {
+    return text + ", on " + (gpus.size() == trainer.gpus ? list_of(gpus) : std::to_string(trainer.gpus) + " of this machine's GPUs");
+  }
+  return text + ", on the processor" + (gpus.empty() ? "" : " although there is a GPU: " + list_of(gpus));
+}
+
+std::string idle_gpus_text(const TrainerFacts& trainer, const std::vector<std::string>& gpus) {
+  if (trainer.text.empty() || trainer.gpus > 0 || gpus.empty()) {
+    return "";
+  }
+  const std::string library = trainer.text.substr(0, trainer.text.find_first_of(" ,", std::string_view("LibTorch ").size()));
+  return "the built-in trainer trains on the processor although there is a GPU (" + list_of(gpus) + "): " +
+         (trainer.for_gpus ? library + " sees none; look at CUDA_VISIBLE_DEVICES, and whether nvidia-smi works for this user"
+                           : "its " + library +
+                                 " is for processors alone (pip install torch, and build it with cmake --preset product "
+                                 "-DATOLL_TORCH=python)");
 }
 
 KernelChoice decide_kernels(const ProcessorFacts& processor, const BlasFacts& blas, const std::optional<std::string>& set) {

@@ -8,8 +8,10 @@
 // Threads: decide_kernels is pure. The others fork, so they belong before the threads of a process.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace atl {
 
@@ -54,5 +56,23 @@ struct Kernels {
   std::string text;       // what they compute with, and why: for the log and `status`
 };
 Kernels choose_kernels(const std::optional<std::string>& set);
+
+// What the built-in trainer says of itself (`PROGRAM trainer --facts`), whose LibTorch may have another BLAS than the system's.
+struct TrainerFacts {
+  std::string text;       // "LibTorch 2.13.0 (AVX512), MKL 2024.2"; empty: there is none, or it gave no answer
+  bool for_gpus = false;  // its LibTorch is one for GPUs
+  std::size_t gpus = 0;   // that it can use here
+};
+// Cost: LibTorch is loaded, half a second. What gives no answer for twenty seconds counts as not there.
+TrainerFacts ask_trainer(const std::string& program);
+
+// The models of the machine's NVIDIA GPUs, as their driver names them in this folder.
+std::vector<std::string> gpus_of(const std::filesystem::path& driver = "/proc/driver/nvidia");
+
+// What trainers compute with and on, for `status`: the trainer's own words, or those of `kernels` where there are none.
+std::string computes_text(const TrainerFacts& trainer, const Kernels& kernels, const std::vector<std::string>& gpus);
+
+// Why the built-in trainer uses none of the machine's GPUs, and what mends it; empty: it does use them, or there is none.
+std::string idle_gpus_text(const TrainerFacts& trainer, const std::vector<std::string>& gpus);
 
 }  // namespace atl

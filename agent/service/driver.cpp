@@ -507,6 +507,7 @@ Status run_agent(const AgentOptions& given) {
   AgentOptions options = given;
   const char* core_type = std::getenv(kCoreTypeVariable);
   const Kernels kernels = choose_kernels(core_type == nullptr ? std::nullopt : std::optional<std::string>(core_type));  // before any thread
+  const TrainerFacts trainer = ask_trainer(options.program.empty() ? "/proc/self/exe" : options.program);
   const StopSignals signals;
   std::error_code failure;
   options.state = fs::absolute(options.state, failure);
@@ -556,7 +557,7 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(SessionSettings session, settings_of_sessions(options, engine_settings, kernels));
   session.island = name;
   session.link_folder = link_folder->path();
-  Identity identity = identity_of(options, kernels, control_settings.coordinator_key);
+  Identity identity = identity_of(options, computes_text(trainer, kernels, gpus_of()), control_settings.coordinator_key);
   identity.island = island;
   identity.name = name;
   identity.bulk_address = address;
@@ -568,7 +569,10 @@ Status run_agent(const AgentOptions& given) {
   core_settings.keep_ended = options.keep_ended;
   core_settings.keep_removed = options.keep_removed;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
-  log_info("island " + name + ": trainers are to compute with " + kernels.text);
+  log_info("island " + name + ": trainers are to compute with " + identity.kernels);
+  if (const std::string idle = idle_gpus_text(trainer, gpus_of()); !idle.empty()) {
+    log_warning("island " + name + ": " + idle);
+  }
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), signals, lock);
   return driver.run();

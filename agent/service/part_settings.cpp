@@ -1,6 +1,7 @@
 #include "agent/service/part_settings.hpp"
 
 #include <memory>
+#include <utility>
 
 #include "agent/faults/rehearsed_links.hpp"
 #include "agent/service/joining.hpp"
@@ -56,9 +57,9 @@ Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const 
   return session;
 }
 
-Identity identity_of(const AgentOptions& options, const Kernels& kernels, const std::string& coordinator_key) {
+Identity identity_of(const AgentOptions& options, std::string kernels, const std::string& coordinator_key) {
   Identity identity;
-  identity.kernels = kernels.text;
+  identity.kernels = std::move(kernels);
   identity.version = options.version;
   identity.boot = random_number();
   identity.platform = platform_text();

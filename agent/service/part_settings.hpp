@@ -20,6 +20,6 @@ Result<EngineSettings> settings_of_engine(const AgentOptions& options, const Isl
 // What sessions with trainers need besides the island's name and the folder of its sockets. Errors: io.
 Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine, const Kernels& kernels);
 // As which the island introduces itself.
-Identity identity_of(const AgentOptions& options, const Kernels& kernels, const std::string& coordinator_key);
+Identity identity_of(const AgentOptions& options, std::string kernels, const std::string& coordinator_key);
 
 }  // namespace atl::agent

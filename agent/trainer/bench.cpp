@@ -1,7 +1,6 @@
 #include "agent/trainer/bench.hpp"
 
 #include <stdlib.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,12 +8,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/messages.hpp"
-#include "agent/trainer/data/data_order.hpp"
-#include "agent/trainer/data/token_stream.hpp"
-#include "agent/trainer/language/model.hpp"
 #include "agent/trainer/learner.hpp"
 #include "agent/trainer/options.hpp"
 #include "agent/trainer/torch_runtime.hpp"
@@ -52,14 +49,12 @@ class RandomText {
 
 struct Setting {
   Configure configure;
-  std::uint64_t repeats = 0;
   std::uint64_t steps = 0;
 };
 
 Result<Setting> read_setting(const std::vector<std::string>& arguments) {
   ATOLL_ASSIGN(const Options options, Options::parse(arguments,
-                                                     {{"--repeats", "21"},
-                                                      {"--steps", "5"},
+                                                     {{"--steps", "5"},
                                                       {"--threads", "1"},
                                                       {"--layers", "4"},
                                                       {"--width", "128"},
@@ -74,7 +69,6 @@ Result<Setting> read_setting(const std::vector<std::string>& arguments) {
     to = static_cast<std::uint32_t>(value);
     return {};
   };
-  ATOLL_ASSIGN(setting.repeats, options.integer("--repeats", 1, 1000));
   ATOLL_ASSIGN(setting.steps, options.integer("--steps", 1, 100'000));
   ATOLL_TRY(integer("--threads", configure.training.threads));
   ATOLL_TRY(integer("--layers", configure.model.layers));
@@ -99,120 +93,29 @@ Result<Setting> read_setting(const std::vector<std::string>& arguments) {
   return setting;
 }
 
-// The loop anyone writes first: zero_grad, loss, backward, clip_grad_norm_, AdamW.
-class BareLoop {
- public:
-  static Result<BareLoop> make(const Configure& configure) {
-    ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
-    ATOLL_ASSIGN(const at::Device device, device_named(configure.training.device));
-    ATOLL_ASSIGN(const bool bf16, bf16_named(configure.training.precision, device));
-    ATOLL_ASSIGN(TokenStream stream, TokenStream::open(configure.data.files, configure.data.format));
-    const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
-    Model model(sizes, configure.training.sequence_length, at::empty({count}, at::TensorOptions(at::kFloat).device(device)));
-    model.initialize(configure.seed);
-    return BareLoop(configure, std::move(stream), std::move(model), device, bf16);
-  }
-
-  Result<double> step() {
-    const std::uint64_t length = configure_.training.sequence_length + 1ULL;
-    const at::Tensor tokens = at::empty({configure_.training.batch, static_cast<std::int64_t>(length)}, at::kLong);
-    for (std::uint32_t i = 0; i < configure_.training.batch; ++i) {
-      ATOLL_TRY(stream_.read(rng_.below(stream_.size() - length), 256, {tokens.data_ptr<std::int64_t>() + i * length, length}));
-    }
-    optimizer_.zero_grad();
-    at::Tensor loss;
-    {
-      const Autocast autocast(bf16_);
-      loss = model_.loss(tokens.to(device_));
-    }
-    loss.backward();
-    torch::nn::utils::clip_grad_norm_(leaves_, configure_.training.clip_norm);
-    optimizer_.step();
-    return loss.item<double>();
-  }
-
- private:
-  BareLoop(const Configure& configure, TokenStream stream, Model model, at::Device device, bool bf16)
-      : configure_(configure),
-        stream_(std::move(stream)),
-        model_(std::move(model)),
-        device_(device),
-        bf16_(bf16),
-        leaves_(tensors(model_)),
-        optimizer_(leaves_, torch::optim::AdamWOptions(1e-3).betas({0.9, 0.95}).weight_decay(0.1)) {}
-
-  static std::vector<at::Tensor> tensors(const Model& model) {
-    std::vector<at::Tensor> all;
-    for (const Model::Leaf& leaf : model.leaves()) {
-      all.push_back(leaf.tensor);
-    }
-    return all;
-  }
-
-  Configure configure_;
-  TokenStream stream_;
-  Model model_;
-  at::Device device_;
-  bool bf16_;
-  std::vector<at::Tensor> leaves_;
-  torch::optim::AdamW optimizer_;
-  Rng rng_{1};
-};
-
-// Tokens/s of `steps` calls.
-template <typename Step>
-Result<double> measure(const Configure& configure, std::uint64_t steps, const Step& step) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 0; i < steps; ++i) {
-    ATOLL_TRY(step());
-  }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  return static_cast<double>(steps) * configure.training.batch * configure.training.sequence_length / spent.count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-Status compare(Setting setting) {
+// The trainer's own loop, `steps` steps for each line that comes: whoever compares it with another program has them take turns.
+Status take_turns(Setting setting) {
   const RandomText text;
+  const Configure& configure = setting.configure;
   setting.configure.data.files = {text.path()};
-  ATOLL_ASSIGN(Learner learner, Learner::make(setting.configure));
-  ATOLL_ASSIGN(BareLoop bare, BareLoop::make(setting.configure));
-  const auto trainer_step = [&learner]() -> Status {
-    ATOLL_TRY(learner.compute_gradient());
-    ATOLL_TRY(learner.apply_gradient());
-    ATOLL_ASSIGN(const std::vector<double> losses, learner.take_losses());
-    return losses.size() == 1 ? Status() : Status(Error{Code::internal, "a step without a loss"});
-  };
-  const auto bare_step = [&bare]() -> Status {
-    ATOLL_ASSIGN([[maybe_unused]] const double loss, bare.step());
-    return {};
-  };
-  std::printf("LibTorch %s, %u thread(s), device %s, %llu parameters, batch %u x %u tokens, %llu steps a repeat\n", TORCH_VERSION,
-              setting.configure.training.threads, setting.configure.training.device.c_str(),
-              static_cast<unsigned long long>(island_link::elements(learner.manifest().parameters)), setting.configure.training.batch,
-              setting.configure.training.sequence_length, static_cast<unsigned long long>(setting.steps));
-  std::printf("%8s %14s %14s %8s\n", "repeat", "trainer tok/s", "bare tok/s", "ratio");
-  std::vector<double> ratios;
-  for (std::uint64_t repeat = 0; repeat <= setting.repeats; ++repeat) {
-    const std::uint64_t steps = repeat == 0 ? 3 : setting.steps;  // the first is to warm up
-    // Who goes first changes from repeat to repeat.
-    double trainer = 0.0;
-    if (repeat % 2 == 0) {
-      ATOLL_ASSIGN(trainer, measure(setting.configure, steps, trainer_step));
+  ATOLL_ASSIGN(Learner learner, Learner::make(configure));
+  std::printf("%s, %u thread(s), device %s, %llu parameters, batch %u x %u tokens, %llu steps a turn\n", computes_with().c_str(),
+              configure.training.threads, configure.training.device.c_str(),
+              static_cast<unsigned long long>(island_link::elements(learner.manifest().parameters)), configure.training.batch,
+              configure.training.sequence_length, static_cast<unsigned long long>(setting.steps));
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::uint64_t i = 0; i < setting.steps; ++i) {
+      ATOLL_TRY(learner.compute_gradient());
+      ATOLL_TRY(learner.apply_gradient());
     }
-    ATOLL_ASSIGN(const double plain, measure(setting.configure, steps, bare_step));
-    if (repeat % 2 == 1) {
-      ATOLL_ASSIGN(trainer, measure(setting.configure, steps, trainer_step));
-    }
-    if (repeat > 0) {
-      ratios.push_back(trainer / plain);
-      std::printf("%8llu %14.0f %14.0f %8.3f\n", static_cast<unsigned long long>(repeat), trainer, plain, ratios.back());
-    }
+    ATOLL_ASSIGN(const std::vector<double> losses, learner.take_losses());  // all of it is done
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    const std::uint64_t tokens = setting.steps * configure.training.batch * configure.training.sequence_length;
+    std::printf("%.0f\n", losses.size() == setting.steps ? static_cast<double>(tokens) / spent.count() : 0.0);
+    std::fflush(stdout);
   }
-  std::printf("median ratio %.3f\n", median(ratios));
   return {};
 }
 
@@ -224,7 +127,7 @@ int bench(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "bench_trainer: %s\n", setting.error().why.c_str());
     return 2;
   }
-  if (const Status status = catching([&]() -> Status { return compare(*setting); }); !status) {
+  if (const Status status = catching([&]() -> Status { return take_turns(*setting); }); !status) {
     std::fprintf(stderr, "bench_trainer: %s\n", status.error().why.c_str());
     return 70;
   }

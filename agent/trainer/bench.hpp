@@ -1,4 +1,4 @@
-// `bench_trainer`: what the trainer's loop costs over the bare one. See module.hpp.
+// `bench_trainer`: how fast the trainer's loop is. See module.hpp.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace atl {
 
-// Prints a table to stdout; the exit status.
+// One turn for each line on stdin; the exit status.
 int bench(const std::vector<std::string>& arguments);
 
 }  // namespace atl

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "agent/trainer/diffusion/diffusion_task.hpp"
-#include "agent/trainer/torch_runtime.hpp"
 
 namespace atl {
 
@@ -48,7 +47,7 @@ Status Conversation::serve() {
   hello.trainer = "atoll";
   hello.version = ATOLL_VERSION;
   hello.pid = static_cast<std::uint64_t>(::getpid());
-  hello.kernels = blas_in_use();
+  hello.kernels = computes_with();
   ATOLL_TRY(client_.join(hello));
   if (client_.task()) {
     return work(*client_.task());
@@ -165,8 +164,9 @@ Result<Answer> Conversation::carry_out(const Order& order) {
     case OrderKind::gradient:
       ATOLL_TRY(noted(learner_->compute_gradient()));
       if (order.kind == OrderKind::step) {
-        ATOLL_TRY(learner_->apply_gradient(order.progress));
+        ATOLL_TRY(noted(learner_->apply_gradient(order.progress)));
       }
+      stepped_ = true;
       answer.samples = learner_->windows_per_step();
       answer.tokens = learner_->tokens_per_step();
       break;

@@ -12,6 +12,7 @@
 
 #include "agent/island_link/client/trainer_client.hpp"
 #include "agent/trainer/learner.hpp"
+#include "agent/trainer/torch_runtime.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -27,10 +28,12 @@ class Conversation {
   Status serve();
   Status begin(const island_link::Configure& configure);
   Status work(const island_link::Task& task);
-  // Passes on what came of data and settings: if they are wrong now, they are next time.
+  // Passes on what came of data and settings: if they are wrong now, they are next time, and what does not fit at the first step never
+  // fits.
   template <typename Outcome>
   Outcome noted(Outcome outcome) {
-    hopeless_ = !outcome && (outcome.error().code == Code::invalid_argument || outcome.error().code == Code::corrupt);
+    hopeless_ = !outcome && (outcome.error().code == Code::invalid_argument || outcome.error().code == Code::corrupt ||
+                             (!stepped_ && is_out_of_memory(outcome.error())));
     return outcome;
   }
   // An order that goes on beside the steps.
@@ -50,6 +53,7 @@ class Conversation {
   std::deque<Begun> begun_;
   std::uint64_t dealt_ = 0;  // how often, as far as the learner knows
   bool hopeless_ = false;    // what failed would fail again
+  bool stepped_ = false;     // it has done a step, so there was memory for one
 };
 
 }  // namespace atl

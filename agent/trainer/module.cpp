@@ -15,6 +15,7 @@
 #include "agent/trainer/conversation.hpp"
 #include "agent/trainer/diffusion/sample.hpp"
 #include "agent/trainer/language/generate.hpp"
+#include "agent/trainer/torch_runtime.hpp"
 
 namespace atl {
 
@@ -92,6 +93,13 @@ int guarded(const Body& body) {
 
 int atoll_trainer_main(int argc, const char* const* argv) {
   return atl::guarded([&] { return atl::serve(atl::arguments_of(argc, argv)); });
+}
+
+int atoll_trainer_facts_main(int, const char* const*) {
+  return atl::guarded([] {
+    std::printf("%s\n%d %zu\n", atl::computes_with().c_str(), atl::built_for_gpus() ? 1 : 0, atl::usable_gpus());
+    return 0;
+  });
 }
 
 int atoll_generate_main(int argc, const char* const* argv) {

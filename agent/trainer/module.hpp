@@ -14,6 +14,10 @@ extern "C" {
 // Exit codes: 0 stopped by the agent, 1 failed (why is on stderr and was told to the agent), 2 a bad option.
 int atoll_trainer_main(int argc, const char* const* argv);
 
+// What the trainer computes with, in two lines on stdout: a text for people ("LibTorch 2.13.0 (AVX512), MKL 2024.2"), then whether its
+// LibTorch is one for GPUs (1 or 0) and how many GPUs it can use here. Exit codes: 0 ok, 70 LibTorch failed.
+int atoll_trainer_facts_main(int argc, const char* const* argv);
+
 // Writes text with an exported model to stdout:
 //   generate --model FILE.safetensors --prompt TEXT --tokens N --temperature T --top-k K --seed S --device D [--json]
 // Every option but --json is given. The text, prompt included, goes to stdout as bytes as it is made; with --json it is
@@ -32,8 +36,9 @@ int atoll_generate_main(int argc, const char* const* argv);
 // broken or cannot be written, 2 a bad option, 4 no such file, 8 files of different runs, 70 LibTorch failed.
 int atoll_sample_main(int argc, const char* const* argv);
 
-// Tokens/s of the trainer's loop and of the same model in a bare LibTorch loop, in turn, and the median ratio, on stdout:
-//   bench_trainer [--repeats N] [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]
+// For each line on stdin tokens/s of so many steps of the trainer's loop on stdout; tests/bench/trainer_bench.py has it take turns with
+// PyTorch:
+//   bench_trainer [--steps N] [--threads N] [--layers N] [--width N] [--batch N] [--sequence-length N] [--device D]
 // Exit codes: 0 ok, 2 a bad option, 70 LibTorch failed.
 int atoll_trainer_bench_main(int argc, const char* const* argv);
 }

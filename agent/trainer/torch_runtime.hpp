@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// auto (the first GPU if there is one) | cpu | cuda | cuda:N. Errors: invalid_argument naming what is there.
+// auto (the first GPU if there is one) | cpu | cuda | cuda:N. Errors: invalid_argument naming what is there, why, and what to use.
 Result<c10::Device> device_named(const std::string& name);
 
 // auto (bf16 on a GPU, else float32) | float32 | bf16; true for bf16. Errors: invalid_argument for bf16 without a GPU.
@@ -25,8 +25,12 @@ void set_arithmetic_threads(std::uint32_t threads);
 // memory that they do not have, and end the process once it is used.
 Status fits_in_memory(std::int64_t parameters, const c10::Device& device);
 
-// What multiplies matrices on the processor, for people: "OpenBLAS 0.3.21 with Haswell kernels", or the file of another BLAS.
-std::string blas_in_use();
+// What computes on the processor, for people, as LibTorch itself says: "LibTorch 1.13.1 (AVX2), OpenBLAS 0.3.21 with Haswell kernels",
+// "LibTorch 2.13.0 (AVX512), MKL 2024.2", or the file of another BLAS.
+std::string computes_with();
+// Whether this LibTorch is one for GPUs, and how many of them it can use here and now.
+bool built_for_gpus();
+std::size_t usable_gpus();
 
 // While it lives, matrix products on a GPU are computed in bf16. Nothing if not `enabled`.
 class Autocast {
@@ -40,8 +44,10 @@ class Autocast {
   bool enabled_;
 };
 
-// The first line of what LibTorch threw, as an `internal` error ("LibTorch: …"); running out of memory says so.
+// The first line of what LibTorch threw, as an `internal` error ("LibTorch: …"). Running out of memory says so, with what the process has;
+// a GPU that this LibTorch or this driver can never use is `invalid_argument`.
 Error torch_error(const std::exception& thrown);
+bool is_out_of_memory(const Error& error);
 
 // Runs `body`, which returns a Status or Result; what LibTorch throws inside becomes its error.
 template <typename Body>

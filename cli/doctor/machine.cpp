@@ -37,37 +37,38 @@ std::optional<fs::path> built_in_trainer(const std::vector<fs::path>& places) {
   return found == places.end() ? std::nullopt : std::optional<fs::path>(*found);
 }
 
-Finding look_at_kernels(const Environment& environment) {
+Finding look_at_kernels(const Environment& environment, const TrainerFacts& trainer) {
   const Kernels kernels = choose_kernels(environment(kCoreTypeVariable));
+  if (trainer.text.find("MKL ") != std::string::npos) {
+    return {"arithmetic", Health::good, "trainers compute with " + trainer.text};  // whatever BLAS the system has
+  }
   return judge_arithmetic(kernels, probe_blas(kernels.core_type), built_in_trainer(trainer_module_places(environment)).has_value());
 }
 
-Finding look_at_module(const Environment& environment) {
+Finding look_at_module(const Environment& environment, const TrainerFacts& trainer) {
   const std::vector<fs::path> places = trainer_module_places(environment);
   if (const std::optional<fs::path> found = built_in_trainer(places)) {
-    return {"trainer", Health::good, "the built-in trainer is " + found->string()};
+    return {"trainer", Health::good, "the built-in trainer is " + found->string() + (trainer.text.empty() ? "" : ": " + trainer.text)};
   }
   return {"trainer", Health::doubtful,
           "there is no built-in trainer (" + places.front().string() + "); a coordinator and an operator need none"};
 }
 
-// What the kernel knows of NVIDIA's devices. LibTorch is not loaded for this.
-Finding look_at_device() {
+// What the kernel knows of NVIDIA's devices, and whether the built-in trainer can use them.
+Finding look_at_device(const TrainerFacts& trainer) {
   std::ifstream version("/proc/driver/nvidia/version");
   std::string line;
   if (!version || !std::getline(version, line)) {
     return {"device", Health::good, "there is no CUDA device, so the built-in trainer uses the processor"};
   }
-  std::error_code failure;
-  std::size_t devices = 0;
-  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", failure)) {
-    devices += entry.is_directory(failure) ? 1 : 0;
-  }
+  const std::vector<std::string> gpus = gpus_of();
+  const std::size_t devices = gpus.size();
+  const std::string idle = idle_gpus_text(trainer, gpus);
   const std::string driver = line.substr(line.find(':') == std::string::npos ? 0 : line.find(':') + 1);
   const bool usable = ::access("/dev/nvidiactl", R_OK | W_OK) == 0;
-  return {"device", usable && devices > 0 ? Health::good : Health::doubtful,
+  return {"device", usable && devices > 0 && idle.empty() ? Health::good : Health::doubtful,
           std::to_string(devices) + " CUDA device" + (devices == 1 ? "" : "s") + ", driver" + driver +
-              (usable ? "" : "; this user may not open /dev/nvidiactl")};
+              (usable ? "" : "; this user may not open /dev/nvidiactl") + (idle.empty() ? "" : "; " + idle)};
 }
 
 // What agents that were killed left behind goes.
@@ -181,9 +182,10 @@ Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool bui
 
 std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::path& state, const std::string& config,
                                      const std::optional<RunSpec>& run) {
-  std::vector<Finding> findings = {look_at_kernels(invocation.environment),
-                                   look_at_module(invocation.environment),
-                                   look_at_device(),
+  const TrainerFacts trainer = ask_trainer("/proc/self/exe");
+  std::vector<Finding> findings = {look_at_kernels(invocation.environment, trainer),
+                                   look_at_module(invocation.environment, trainer),
+                                   look_at_device(trainer),
                                    look_at_shared_memory(run),
                                    look_at_descriptors(),
                                    judge_connections(tcp_facts())};

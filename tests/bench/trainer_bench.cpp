@@ -1,5 +1,5 @@
-// The trainer's loop against the same model in a bare LibTorch loop (agent/trainer/bench.cpp), through the module as `atoll trainer` loads
-// it. Arguments are handed on: bench_trainer --repeats 21 --steps 5 --threads 1 …
+// How fast the trainer's loop is (agent/trainer/bench.cpp), through the module as `atoll trainer` loads it, for trainer_bench.py, which
+// compares it with PyTorch. Arguments are handed on: bench_trainer --steps 5 --threads 1 …
 #include <cstdio>
 #include <cstdlib>
 #include <optional>

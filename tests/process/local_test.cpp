@@ -37,11 +37,12 @@ class LocalRun {
   }
 
   // Starts it; what it says goes to NAME.out and NAME.err.
-  Process start(const std::string& name, const std::string& step_ms) const {
+  Process start(const std::string& name, const std::string& step_ms, std::map<std::string, std::string> environment = {}) const {
+    environment.insert(
+        {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}});
     return Process(
         {kAtoll, "local", path("run.toml"), "--islands", "2", "--state", path("state"), "--export", path("model.safetensors"), "--json"},
-        {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", step_ms}, {"TMPDIR", path("tmp")}},
-        path(name + ".out"), path(name + ".err"));
+        environment, path(name + ".out"), path(name + ".err"));
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   [[nodiscard]] std::string said(const std::string& name) const { return atl_test::text_of(path(name)); }
@@ -192,6 +193,19 @@ TEST_CASE(
   CHECK(parts.committed() == all_rounds);  // those of before among them, none twice
   CHECK(values_of(parts.path("model.safetensors")) == values_of(whole.path("model.safetensors")));
   check_nothing_left(parts);
+}
+
+TEST_CASE("process: `atoll local` says when a trainer ended and is started again, with its words, and trains to the end") {
+  const LocalRun local;
+  Process command = local.start("broken", "1", {{"ATOLL_TEST_BREAK", "exit"}, {"ATOLL_TEST_ONCE", local.path("once")}});
+  const int ended = command.wait(std::chrono::seconds(120));
+  const std::string said = local.said("broken.err");
+  INFO(said << local.logs());
+  REQUIRE(ended == 0);
+  CHECK(contains(said, " error: the trainer ended: "));
+  CHECK(contains(said, "the arithmetic went wrong"));
+  CHECK(contains(said, "it is started again in "));
+  CHECK_FALSE(contains(local.said("broken.out"), "error: the trainer ended"));
 }
 
 TEST_CASE("process: `atoll local` bears a coordinator that does not answer for a while") {

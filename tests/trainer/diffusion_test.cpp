@@ -20,6 +20,7 @@
 #include "agent/trainer/diffusion/flow_matching.hpp"
 #include "tests/temporary_folder.hpp"
 #include "tests/trainer/script_model.hpp"
+#include "tests/trainer/tensor_digest.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/control/message.hpp"
 
@@ -83,6 +84,7 @@ island_link::Task small_task(const TemporaryFolder& folder, const std::vector<st
   task.training.epsilon = 1e-8;
   task.training.clip_norm = 1;
   task.training.device = "cpu";
+  task.training.precision = "auto";
   task.training.threads = 1;
   task.training.evaluate_batches = 4;
   task.diffusion = {2, "features", "pixels-pca", 8, 16, 1.5, 2, false, 0.1, "uniform", 0.9, 4, 1, 16, 2, 60, 16, 3e-3, 0};
@@ -132,6 +134,7 @@ TEST_CASE("a fresh transformer gives no flow, and its patches go back where they
   const at::Tensor flat = at::empty({count}, at::kFloat);
   Dit model(sizes, flat);
   model.initialize(3);
+  CHECK(atl_test::digest_of(flat) == "d9f2fe87d0f68304");  // every island of every version begins so
   const at::NoGradGuard no_gradient;
   const at::Tensor x = normal_values({2, 3, 8, 4}, 1, 1);
   const at::Tensor t = at::tensor(std::vector<float>{0.2F, 0.7F});
@@ -154,6 +157,11 @@ TEST_CASE("a learner that is saved and restored goes on with the same bits") {
       return at::mse_loss(model.forward(noised.x, noised.t, {}), noised.velocity);
     };
   };
+  island_link::Training half = task.training;
+  half.precision = "bf16";
+  const auto refused = DitLearner::make(sizes, half, 0.9, 1);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().why.find("bf16 needs a GPU") != std::string::npos);
   auto one = *DitLearner::make(sizes, task.training, 0.9, 1);
   double first = 0;
   for (std::uint64_t i = 0; i < 5; ++i) {

@@ -20,6 +20,21 @@ TEST_CASE("decide_restart doubles the delay and gives up after the limit") {
   REQUIRE(decide_restart(3, 3, 5, false, 1s, "a checkpoint").why == "it ended 3 times with the same words");
 }
 
+TEST_CASE("a trainer that ran out of memory comes back once, whatever the figures that it gives") {
+  const std::string once = "CUDA out of memory. Tried to allocate 2.00 GiB, 1.10 GiB is free";
+  const std::string again = "CUDA out of memory. Tried to allocate 4.00 GiB, 1.25 GiB is free";
+  REQUIRE(ends_alike(once, again));
+  REQUIRE(ends_alike("no such column", "no such column"));
+  REQUIRE_FALSE(ends_alike("no such column", once));
+  REQUIRE_FALSE(ends_alike("no such column", "no such row"));
+  REQUIRE_FALSE(ends_alike("", ""));  // killed: nobody knows of what
+  REQUIRE(ran_out_of_memory(once));
+  REQUIRE_FALSE(ran_out_of_memory("no such column"));
+  REQUIRE(decide_restart(1, 1, 5, false, 1s, "a checkpoint", true).restart);
+  REQUIRE_FALSE(decide_restart(2, 2, 5, false, 1s, "a checkpoint", true).restart);
+  REQUIRE(decide_restart(2, 2, 5, false, 1s, "a checkpoint", true).why == "it ran out of memory 2 times");
+}
+
 TEST_CASE("decide_plan: every round has one publish and one merge, however the plan is cut") {
   const Schedule schedule = Schedule::make(47, 5, 1, 2).value();
   for (std::uint64_t cut = 1; cut <= schedule.rounds(); ++cut) {

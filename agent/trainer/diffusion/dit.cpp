@@ -8,6 +8,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/model_manifest.hpp"
+#include "agent/trainer/tensor_values.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -165,25 +166,23 @@ Dit::Dit(const DitSizes& sizes, const at::Tensor& flat) : sizes_(sizes), flat_(f
 }
 
 void Dit::initialize(std::uint64_t seed) {
-  const at::Tensor values = at::zeros({flat_.numel()}, at::kFloat);
-  auto* to = values.data_ptr<float>();
+  const at::NoGradGuard no_gradient;
+  std::int64_t from = 0;
   for (const island_link::Parameter& parameter : manifest(sizes_).parameters) {
-    const std::uint64_t count = island_link::elements(parameter);
+    const at::Tensor values = flat_.narrow(0, from, static_cast<std::int64_t>(island_link::elements(parameter)));
     const std::string& name = parameter.name;
     // Zero: biases, every adaLN modulation and an expert's last layer (adaLN-Zero).
     const bool zero =
         parameter.shape.size() < 2 || contains(name, "adaLN_modulation") || (contains(name, "final_layer.linear") && !is_router(sizes_));
     const bool small = contains(name, "t_embedder") || contains(name, "embedding_table") || contains(name, "class_token");
     const double fans = parameter.shape.size() < 2 ? 1.0 : static_cast<double>(parameter.shape[0] + parameter.shape[1]);
-    const double deviation = zero ? 0.0 : small ? 0.02 : std::sqrt(2.0 / fans);
-    Rng rng(seed, stream_of(name));
-    for (std::uint64_t i = 0; deviation > 0 && i < count; ++i) {
-      to[i] = static_cast<float>(deviation * rng.normal());
+    if (zero) {
+      values.zero_();
+    } else {
+      fill_with_normals(values, seed, stream_of(name), small ? 0.02 : std::sqrt(2.0 / fans));
     }
-    to += count;
+    from += values.numel();
   }
-  const at::NoGradGuard no_gradient;
-  flat_.copy_(values);
 }
 
 at::Tensor Dit::condition(const at::Tensor& t, const at::Tensor& classes) const {

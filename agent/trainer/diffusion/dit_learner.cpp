@@ -68,6 +68,7 @@ struct DitLearner::State {
   Dit model;
   Dit averaged;
   at::Tensor decays;  // 1 where weight decay applies
+  bool bf16 = false;
   std::uint64_t step = 0;
   std::uint64_t updates = 0;
 
@@ -120,10 +121,12 @@ DitLearner::~DitLearner() = default;
 Result<DitLearner> DitLearner::make(const DitSizes& given, const island_link::Training& training, double ema, std::uint64_t seed) {
   ATOLL_ASSIGN(const DitSizes sizes, Dit::checked(given));
   ATOLL_ASSIGN(const at::Device device, device_named(training.device));
+  ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
   set_arithmetic_threads(training.threads);
   ATOLL_TRY(fits_in_memory(elements_of(sizes), device));
   const at::Tensor flat = at::empty({elements_of(sizes)}, at::TensorOptions(at::kFloat).device(device));
   auto state = std::make_unique<State>(sizes, training, ema, flat);
+  state->bf16 = bf16;
   state->model.initialize(seed);
   const at::NoGradGuard no_gradient;
   state->average.copy_(state->parameters);
@@ -137,7 +140,11 @@ const Dit& DitLearner::averaged() const { return state_->averaged; }
 Result<double> DitLearner::take_step(const std::function<at::Tensor(const Dit&)>& loss_of) {
   State& s = *state_;
   s.gradient.zero_();
-  const at::Tensor loss = loss_of(s.model);
+  at::Tensor loss;
+  {
+    const Autocast autocast(s.bf16);
+    loss = loss_of(s.model);
+  }
   loss.backward();
   const at::NoGradGuard no_gradient;
   const double norm = s.gradient.is_cpu() ? std::sqrt(sum_of_squares(floats_of(s.gradient))) : s.gradient.norm().item<double>();

@@ -9,6 +9,7 @@
 
 #include "agent/island_link/arena.hpp"
 #include "agent/island_link/model_manifest.hpp"
+#include "agent/trainer/tensor_values.hpp"
 #include "transport/base/rng.hpp"
 
 namespace atl {
@@ -71,23 +72,18 @@ Model::Model(const island_link::Model& sizes, std::int64_t sequence_length, cons
 }
 
 void Model::initialize(std::uint64_t seed) {
-  const Manifest parameters = manifest(sizes_);
-  const at::Tensor values = at::ones({flat_.numel()}, at::kFloat);
-  auto* to = values.data_ptr<float>();
-  for (const Parameter& parameter : parameters.parameters) {
-    const std::uint64_t count = island_link::elements(parameter);
+  const at::NoGradGuard no_gradient;
+  std::int64_t from = 0;
+  for (const Parameter& parameter : manifest(sizes_).parameters) {
+    const at::Tensor values = flat_.narrow(0, from, static_cast<std::int64_t>(island_link::elements(parameter)));
     if (parameter.shape.size() > 1) {
       const bool residual = ends_with(parameter.name, "o_proj.weight") || ends_with(parameter.name, "down_proj.weight");
-      const double deviation = 0.02 / (residual ? std::sqrt(2.0 * sizes_.layers) : 1.0);
-      Rng rng(seed, stream_of(parameter.name));
-      for (std::uint64_t i = 0; i < count; ++i) {
-        to[i] = static_cast<float>(deviation * rng.normal());
-      }
+      fill_with_normals(values, seed, stream_of(parameter.name), 0.02 / (residual ? std::sqrt(2.0 * sizes_.layers) : 1.0));
+    } else {
+      values.fill_(1.0);
     }
-    to += count;
+    from += values.numel();
   }
-  const at::NoGradGuard no_gradient;
-  flat_.copy_(values);
 }
 
 // x + y · weightᵀ.

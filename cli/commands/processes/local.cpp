@@ -209,11 +209,32 @@ Result<bool> live_on(LocalCluster& cluster, const Interrupt& interrupt, bool reh
   return false;
 }
 
+// Errors that the run goes on after, as they come: a trainer that ended and is started again is no mere "is starting".
+void say_errors(const Invocation& invocation, LocalCluster& cluster, const std::string& run, double& after, Progress& progress) {
+  const Result<nlohmann::json> page =
+      cluster.client().ask("events", {{"run", run}, {"after", static_cast<std::uint64_t>(after)}, {"limit", 1000}});
+  if (!page || flag_at(*page, "ended")) {
+    return;  // the summary says why
+  }
+  after = number_at(*page, "next").value_or(after);
+  nlohmann::json errors = {{"events", nlohmann::json::array()}};
+  for (const nlohmann::json& event : list_at(*page, "events")) {
+    if (text_at(event, "level") == "error") {
+      errors["events"].push_back(event);
+    }
+  }
+  if (!errors["events"].empty()) {
+    progress.finish();
+    invocation.streams.err << render_events(errors, invocation.terminal) << std::flush;
+  }
+}
+
 // Watches the run until it has ended or somebody interrupts. The value is its last status document.
 Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster, const Interrupt& interrupt, const std::string& run,
                              bool rehearsing) {
   Progress progress(invocation.streams, invocation.terminal);
   bool told = false;
+  double told_errors = 0;
   while (true) {
     if (const Result<bool> interrupted = live_on(cluster, interrupt, rehearsing); !interrupted || *interrupted) {
       progress.finish();
@@ -234,6 +255,7 @@ Result<nlohmann::json> watch(const Invocation& invocation, LocalCluster& cluster
       progress.finish();
       return document;
     }
+    say_errors(invocation, cluster, run, told_errors, progress);
     progress.show(*document);
     if (run_has_ended(text_at(object_at(*document, "run"), "state"))) {
       progress.finish();

@@ -20,7 +20,9 @@ Command trainer_command() {
       const Result<int> status = keep({invocation.rest.begin() + 1, invocation.rest.end()});
       return status ? static_cast<Exit>(*status) : report(invocation, status.error());
     }
-    const Result<int> code = call_trainer_module(invocation.environment, "atoll_trainer_main", "trainer", invocation.rest);
+    const bool facts = invocation.rest == std::vector<std::string>{"--facts"};  // ask_trainer() reads them
+    const Result<int> code = call_trainer_module(invocation.environment, facts ? "atoll_trainer_facts_main" : "atoll_trainer_main",
+                                                 "trainer", facts ? std::vector<std::string>() : invocation.rest);
     return code ? static_cast<Exit>(*code) : report(invocation, code.error());
   };
   return command;
