@@ -3,6 +3,7 @@
 import torch
 
 import atoll.torch as atoll
+from atoll import loggers
 
 
 def validate() -> float:
@@ -17,6 +18,7 @@ island = atoll.join({"rate": 0.1}, steps=10)
 model = torch.nn.Linear(2, 1)
 print(island.load(model, "model.safetensors", strict=False).missing)
 opt = torch.optim.SGD(model.parameters(), float(island.settings["rate"]))
+loggers.wandb(island, project="line", tags=["typed"])
 sched = torch.optim.lr_scheduler.LambdaLR(opt, rate)
 loader = island.loader([torch.ones(2), torch.zeros(2)], batch_size=1, num_workers=0)
 with island.train(model, opt, scheduler=sched, evaluate=validate):

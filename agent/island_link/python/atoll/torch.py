@@ -245,10 +245,11 @@ class TorchIsland(RankedIsland):
         given, metrics = self._take_reported()
         losses = self._device.numbers(given)
         means = {name: self._device.numbers(values) for name, values in metrics.items()}
-        norms = self._device.numbers(self._norms()) if order.wants_norm else None
+        norms, step = self._device.numbers(self._norms()) if order.wants_norm else None, self.step
 
         def answer() -> Mapping[str, Any]:
             said = {"losses": losses(), "metrics": {name: float(numpy.mean(values())) for name, values in means.items()}}
+            self._hear(order.kind, step, said)
             return said if norms is None else {**said, "norm": self._norm_of(torch.tensor(norms()))}
 
         return answer
