@@ -53,7 +53,7 @@ def held_out(model):
 
 def follows(steps=None, folder=None, workers=None):
     """Writes {step, rate, position, samples} of each batch to FOLDER/ISLAND.steps, and its model at the end to FOLDER/ISLAND.pt."""
-    island, model, opt, sched = parts(steps, every=10, folder=folder and folder + "/kept")
+    island, model, opt, sched = parts(steps, every=10, folder=os.environ.get("GOES_ON_IN") or (folder and folder + "/kept"))
     settings = island.settings
     folder = settings["folder"] or folder
     loader = island.loader(Rows(), batch_size=settings["batch"], num_workers=int(workers or settings["workers"]))
@@ -72,6 +72,8 @@ def follows(steps=None, folder=None, workers=None):
                 gate = settings.get("gates", {}).get(str(island.step))  # of the first island: until the test has seen what it waits for
                 while gate and island.name == "a" and not os.path.exists(f"{folder}/{gate}"):
                     time.sleep(0.05)
+                if island.step == settings.get("save_at"):
+                    island.save(f"{folder}/kept")
                 if os.environ.get("DIES_AT") == str(island.step):
                     os._exit(9)
     with torch.no_grad():

@@ -347,9 +347,86 @@ class Jumps(unittest.TestCase):
             self.assertEqual(sorted(passed), list(range(240)))
 
 
+    def test_saved_on_request_it_goes_on_alone_as_if_it_had_not_been(self):
+        """In the middle of a pass, of an island that shares the data: model, moments, schedule, generators and samples go on."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        data = {"classes": 2, "stretches": [{"from": 0, "classes": [{"number": 1, "next": 0}]}]}
+
+        def ran(island, asks=lambda step: False):
+            torch.manual_seed(island.step)
+            model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.3), torch.nn.Linear(4, 1))
+            opt, said, kept = torch.optim.AdamW(model.parameters(), 0.01), [], {"count": 0}
+            sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 / (1 + step))
+            with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt, scheduler=sched, state=kept):
+                for micro, samples in enumerate(island.loader(list(range(30)), batch_size=3)):
+                    loss = model(torch.ones(3, 2) * samples[:, None]).pow(2).mean() / 2
+                    loss.backward()
+                    said.append((island.step, samples.tolist(), opt.param_groups[0]["lr"], loss.item(), kept["count"]))
+                    if asks(island.step):
+                        island.save(folder)  # in the middle of an accumulation: once its step is done
+                    if micro % 2:
+                        kept["count"] += 1
+                        opt.step()
+                        sched.step()
+                        opt.zero_grad()
+            return said
+
+        with tempfile.TemporaryDirectory() as folder:
+            whole = ran(TorchIsland(Alone({"seed": 7, "data": data, "training": {"steps": 40}}), {}), lambda step: step in (4, 16))
+            self.assertEqual(os.listdir(folder), ["17"])
+            again = ran(TorchIsland(Alone({}, folder=folder, every=10), {}))
+            self.assertEqual(again, whole[2 * 17 :])
+            self.assertEqual(os.listdir(folder), ["40"])
+            self.assertEqual(ran(TorchIsland(Alone({}, folder=folder), {})), [])
+
+    def test_it_is_saved_where_a_step_has_ended(self):
+        import torch
+
+        island, (model, opt) = island_of(), optimizer_of()
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(RuntimeError, "comes after island.done"):
+                island.save(folder)
+            island.start(model, opt)
+            for step in island.steps():
+                if step == 0:
+                    with self.assertRaisesRegex(RuntimeError, "comes after island.done"):
+                        island.save(folder)
+                opt.step()
+                island.done(samples=2)
+                if step == 5:
+                    island.save(folder)
+            self.assertEqual(os.listdir(folder), ["6"])
+            saved = torch.load(folder + "/6/state.pt", weights_only=False)  # as a program without Atoll does
+            again, fresh = optimizer_of()
+            again.load_state_dict(saved["model"])
+            fresh.load_state_dict(saved["optimizer"])
+            self.assertEqual(saved["step"], 6)
+
+
 @needs_torch
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class TrainIslands(Followed):
+    def test_an_island_is_saved_and_its_program_goes_on_without_an_agent(self):
+        """With `local`, where nobody else has a part in the model, to the bits of the island that went on."""
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"folder": folder, "save_at": 24}
+            process = self.local(folder, f"{PYTHON} '{HERE}/train_loops.py' follows", given, 60, "name = 'local'\ninner_steps = 10", islands=1)
+            self.completed(process)
+            done = subprocess.run(program("follows"), env={**WITHOUT, "GOES_ON_IN": folder + "/kept"}, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("goes on after step 25", done.stderr)
+            lines = {name: self.steps_of(folder, name) for name in ("island-1", "alone")}
+            self.assertEqual(lines["alone"], lines["island-1"][25:])
+            kept = [torch.load(f"{folder}/{name}.pt") for name in lines]
+            self.assertEqual([one["step"] for one in kept], [60, 60])
+            for name, values in kept[0]["model"].items():
+                self.assertTrue(torch.equal(values, kept[1]["model"][name]), name)
+
     """Two islands of the real executable."""
 
     def plain(self):

@@ -29,5 +29,7 @@ with island.train(model, opt, scheduler=sched, evaluate=validate):
         sched.step()
         opt.zero_grad()
         island.log(loss=loss, epoch=loader.epoch)
+        if island.step % 100 == 99:
+            island.save("keep")
 if island.first and island.rank == 0:
     torch.save(model.state_dict(), f"{island.name}-{island.step + 1}.pt")

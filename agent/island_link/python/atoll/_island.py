@@ -278,6 +278,7 @@ class Island:
         self.part: int = data.get("part", 0)
         self.parts: int = data.get("parts", 1)
         self.share: Share = Share(data)
+        self._dealt: Mapping[str, Any] = data
         self._news: Optional[Mapping[str, Any]] = data  # for the other ranks
 
     @property

@@ -132,7 +132,7 @@ class Training:
             return False
         if island._in_hand is None:  # the first batch
             self._over = not island.wants_step()
-        if steps == 1 and island._free > 0 and island._enough is None:
+        if steps == 1 and island._free > 0 and island._enough is None and island._save_to is None:
             island._count_and_take_free(self._loss(), self._samples)
             self._samples, self._steps = 0, [0] * len(self._steps)
             return True
@@ -143,6 +143,8 @@ class Training:
                 break
         if steps:
             self._steps = [0] * len(self._steps)
+            if island._save_to is not None:
+                island._save_now()
         elif not self._over:
             island._schedules.stand_at(island.step)  # a loop that steps its scheduler with each micro-batch
         return not self._over

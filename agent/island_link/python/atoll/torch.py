@@ -31,7 +31,7 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
-from ._alone import Alone
+from ._alone import Alone, begin_save, end_save
 from ._captured import whole_or_captured
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
@@ -73,6 +73,7 @@ class TorchIsland(RankedIsland):
         self._checked = False  # the model was compared with what is declared, and no step was done since
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
+        self._save_to: Optional[str] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
         """Around the loop that trains: `with island.train(model, opt, scheduler=sched, evaluate=validate): for batch in loader: …`. It declares the
@@ -119,6 +120,26 @@ class TorchIsland(RankedIsland):
         if self.rank == 0:
             print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
         return loaded
+
+    def save(self, folder: Union[str, os.PathLike[str]]) -> None:
+        """A checkpoint of this island, apart from the run's own, once the step in hand is done: FOLDER/STEP/state.pt, written by torch.save, has the
+        model, optimisers, schedulers, what state= holds, and generators. The same program goes on from it without an agent by
+        atoll.join(folder=FOLDER), with the run's settings and this island's part of the data. In every rank.
+
+        Errors: OSError; Misused inside of a step of island.steps(), and before the run has begun.
+        """
+        if self._training is None and (self._in_hand is not None or not self._started):
+            raise Misused("island.save(folder) comes after island.done(), or in the loop of island.train()")
+        self._save_to = os.fspath(folder)
+        if self._training is None:
+            self._save_now()
+
+    def _save_now(self) -> None:
+        folder, self._save_to = str(self._save_to), None
+        self._save(begin_save(folder) if self.rank == 0 else "")
+        if self.rank == 0:
+            of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
+            end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)})
 
     def start(
         self,
