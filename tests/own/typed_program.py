@@ -21,7 +21,7 @@ opt = torch.optim.SGD(model.parameters(), float(island.settings["rate"]))
 loggers.wandb(island, project="line", tags=["typed"])
 sched = torch.optim.lr_scheduler.LambdaLR(opt, rate)
 loader = island.loader([torch.ones(2), torch.zeros(2)], batch_size=1, num_workers=0)
-with island.train(model, opt, scheduler=sched, evaluate=validate):
+with island.train(model, opt, scheduler=sched, evaluate=validate, average=0.999):
     for batch in loader:
         loss: torch.Tensor = model(batch).sum()
         loss.backward()  # type: ignore[no-untyped-call]  # PyTorch's own, as the next
@@ -32,4 +32,4 @@ with island.train(model, opt, scheduler=sched, evaluate=validate):
         if island.step % 100 == 99:
             island.save("keep")
 if island.first and island.rank == 0:
-    torch.save(model.state_dict(), f"{island.name}-{island.step + 1}.pt")
+    torch.save(island.average, f"{island.name}-{island.step + 1}.pt")

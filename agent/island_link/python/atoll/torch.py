@@ -32,10 +32,11 @@ import torch.distributed as distributed
 from . import _library as library
 from . import _schedule, _state
 from ._alone import Alone, begin_save, end_save
+from ._average import PREFIX, Average
 from ._captured import whole_or_captured
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped
+from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
 from ._loader import Loader, one_loader
 from ._join import connect, die_with_parent
 from ._library import Order
@@ -73,6 +74,7 @@ class TorchIsland(RankedIsland):
         self._checked = False  # the model was compared with what is declared, and no step was done since
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
+        self._average: Optional[Average] = None
         self._save_to: Optional[str] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
@@ -136,6 +138,7 @@ class TorchIsland(RankedIsland):
 
     def _save_now(self) -> None:
         folder, self._save_to = str(self._save_to), None
+        self.prepare(f"saving {folder}")
         self._save(begin_save(folder) if self.rank == 0 else "")
         if self.rank == 0:
             of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
@@ -151,6 +154,7 @@ class TorchIsland(RankedIsland):
         evaluate: Optional[Callable[[], Any]] = None,
         synchronise: Optional[Callable[[str, torch.nn.Parameter], bool]] = None,
         buffers: Union[bool, str] = False,
+        average: Optional[float] = None,
         samples: int = 0,
         blocks: Any = None,
         description: Optional[str] = None,
@@ -169,6 +173,8 @@ class TorchIsland(RankedIsland):
                      compared, so that nobody trains on another base
         buffers      "mean" or "one": floating-point buffers (BatchNorm's running mean and variance) are shared, too. No outer step moves
                      them: after a round all islands have the mean of what each had (True says the same), or what the first island had
+        average      the decay of a moving average of the parameters, 0.999 say: island.average, the mean over the islands after each round, which
+                     is exported under "average.NAME". It doubles what a round exchanges, and is refused with FSDP2
         samples      in this island's part of the data; 0: unknown
         blocks       (name) → block, where names do not number the layers
         description  of the model, at most 4096 bytes, the same on all islands; goes into exported files
@@ -187,11 +193,24 @@ class TorchIsland(RankedIsland):
         self._schedules = _schedule.Schedules(scheduler, self.state)
         self._evaluate = self._evaluate_all if evaluate else None
         self._declared = Declared(self._model, synchronise, buffers, self.rank)
+        if average is not None:
+            if self._declared.boxes:
+                raise Refused("average= is for models that each rank has whole; of sharded parameters no average is kept")
+            numbers = [blocks(name) for name in self._declared.names] if callable(blocks) else list(blocks or blocks_of(self._declared.names))
+            of_trained = [number for number, kind in zip(numbers, self._declared.kinds) if kind == 0]
+            self._average, blocks = Average(average, self._declared.parameters), numbers + of_trained
+            self._declared.add({PREFIX + name: tensor for name, tensor in self._average.tensors.items()})
         self._shared, self._shapes, self._boxes = self._declared.tensors, self._declared.shapes, self._declared.boxes
         refuse_strangers(self._model, self._optimizers())
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+
+    @property
+    def average(self) -> dict[str, torch.Tensor]:
+        """The moving average of the parameters by their names, in float32, for torch.func.functional_call or load_state_dict(…, strict=False); empty
+        without average=. After a completed run it is the exported one."""
+        return dict(self._average.tensors) if self._average else {}
 
     def _optimizers(self) -> list[Any]:
         return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
@@ -209,6 +228,8 @@ class TorchIsland(RankedIsland):
                 self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
+            if self._average is not None and self._started:
+                self._average.follow(self._declared.parameters, self.step)
 
     # ---- what counts steps
 
@@ -220,6 +241,8 @@ class TorchIsland(RankedIsland):
             super()._stand()
         self._checked = False
         self._schedules.stand_at(self.step)
+        if self._average is not None:
+            self._average.follow(self._declared.parameters, self.step)
 
     # ---- copies
 
@@ -250,6 +273,8 @@ class TorchIsland(RankedIsland):
             self._check_model()
         self._forget_fetched(order)
         super()._copy(order)
+        if order.kind == library.MERGE and self._average is not None:
+            self._average.merged()
 
     def _carry_out(self, order):
         if self._device is None or order.kind not in _BESIDE_STEPS:
@@ -426,12 +451,15 @@ class TorchIsland(RankedIsland):
         }
 
     def _counted_state(self) -> dict[str, Any]:
-        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+        said = {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+        return said if self._average is None else {**said, "average": self._average.state_dict()}
 
     def _restore_counted(self, saved: Mapping[str, Any]) -> None:
         _state.restore(self.state, saved["state"])
         _state.restore(self._schedules.given, saved.get("schedulers", []), "scheduler")
         self._stood = saved.get("step", self._stood)
+        if self._average is not None and "average" in saved:
+            self._average.load_state_dict(saved["average"])
 
     def _save_shards(self, directory):
         """Each rank's state is a file; ranks that do not see the folder send theirs through rank 0."""
