@@ -158,8 +158,11 @@ class Training:
 
     def batches(self, source: Iterable[Any], samples: Union[int, Callable[[Any], int]]) -> Iterator[Any]:
         """Of `source`, which the program has cut itself, until the run ends."""
-        for batch in source:
-            if not self.goes_on():
+        rest = iter(source)  # of which none is taken before what is due has been saved: its state would be a batch ahead
+        while self.goes_on():
+            try:
+                batch = next(rest)
+            except StopIteration:
                 return
             self.took(samples(batch) if callable(samples) else samples)
             yield batch
