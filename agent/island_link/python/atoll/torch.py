@@ -104,7 +104,7 @@ class TorchIsland(RankedIsland):
         loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
         """
         if loss is not None:
-            training_of(self).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+            (self._training or training_of(self)).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if metrics:
             self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
 
@@ -239,6 +239,9 @@ class TorchIsland(RankedIsland):
     def _stand(self):
         if self._stood != self.step:
             super()._stand()
+        self._before_step()
+
+    def _before_step(self) -> None:
         self._checked = False
         self._schedules.stand_at(self.step)
         if self._average is not None:
