@@ -100,7 +100,7 @@ class Beside(unittest.TestCase):
                 at = f"http://127.0.0.1:{hangs.getsockname()[1]}"
                 command = [PYTHON, str(HERE / "loggers_loop.py"), "20", folder, name]
                 environment = {**os.environ, **more, "MLFLOW_TRACKING_URI": at, "WANDB_BASE_URL": at}
-                done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+                done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=100)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertRegex(done.stderr, f"the logger {name} has (not ended within 1 s|failed .*timed out)")
 
