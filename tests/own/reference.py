@@ -6,7 +6,7 @@ import pathlib
 import sys
 import textwrap
 
-MODULES = "atoll.torch", "atoll.callbacks", "atoll.jax", "atoll.ranks", "atoll"
+MODULES = "atoll.torch", "atoll.callbacks", "atoll.loggers", "atoll.jax", "atoll.ranks", "atoll"
 HEAD = """# The Python package
 
 Every public name of the package, made of its docstrings by `build/frameworks/bin/python tests/own/reference.py > docs/python.md`.

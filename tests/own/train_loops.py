@@ -51,16 +51,22 @@ def held_out(model):
     return loss_of(model, torch.stack(rows), torch.stack(wanted))
 
 
+def flat(tensors):
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).tolist()
+
+
 def follows(steps=None, folder=None, workers=None):
     """Writes {step, rate, position, samples} of each batch to FOLDER/ISLAND.steps, and its model at the end to FOLDER/ISLAND.pt."""
-    island, model, opt, sched = parts(steps, every=10, folder=folder and folder + "/kept")
+    island, model, opt, sched = parts(steps, every=10, folder=os.environ.get("GOES_ON_IN") or (folder and folder + "/kept"))
     settings = island.settings
     folder = settings["folder"] or folder
     loader = island.loader(Rows(), batch_size=settings["batch"], num_workers=int(workers or settings["workers"]))
     with open(f"{folder}/{island.name}.steps", "a", buffering=1) as out:
-        with island.train(model, opt, scheduler=sched, evaluate=lambda: held_out(model)):
+        with island.train(model, opt, scheduler=sched, evaluate=lambda: held_out(model), average=settings.get("average")):
             for rows, wanted, numbers in loader:
                 said = {"step": island.step, "rate": opt.param_groups[0]["lr"], "position": island.position, "samples": numbers.tolist(), "passes": passes_of(island, len(numbers))}
+                if island.average:
+                    said.update(flat=flat(model.parameters()), average=flat(island.average.values()))
                 out.write(json.dumps(said) + "\n")
                 loss = loss_of(model, rows, wanted)
                 island.log(loss=loss, doubled=2 * loss)
@@ -72,10 +78,12 @@ def follows(steps=None, folder=None, workers=None):
                 gate = settings.get("gates", {}).get(str(island.step))  # of the first island: until the test has seen what it waits for
                 while gate and island.name == "a" and not os.path.exists(f"{folder}/{gate}"):
                     time.sleep(0.05)
+                if island.step == settings.get("save_at"):
+                    island.save(f"{folder}/kept")
                 if os.environ.get("DIES_AT") == str(island.step):
                     os._exit(9)
     with torch.no_grad():
-        kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first, "loss": float(held_out(model))}
+        kept = {"model": model.state_dict(), "step": island.step, "complete": island.complete, "first": island.first, "loss": float(held_out(model)), "average": island.average}
     torch.save(kept, f"{folder}/{island.name}.pt")
 
 

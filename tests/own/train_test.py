@@ -347,9 +347,151 @@ class Jumps(unittest.TestCase):
             self.assertEqual(sorted(passed), list(range(240)))
 
 
+    def test_saved_on_request_it_goes_on_alone_as_if_it_had_not_been(self):
+        """In the middle of a pass, of an island that shares the data: model, moments, schedule, generators and samples go on."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        data = {"classes": 2, "stretches": [{"from": 0, "classes": [{"number": 1, "next": 0}]}]}
+
+        def ran(island, asks=lambda step: False):
+            torch.manual_seed(island.step)
+            model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.3), torch.nn.Linear(4, 1))
+            opt, said, kept = torch.optim.AdamW(model.parameters(), 0.01), [], {"count": 0}
+            sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 / (1 + step))
+            with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt, scheduler=sched, state=kept):
+                for micro, samples in enumerate(island.loader(list(range(30)), batch_size=3)):
+                    loss = model(torch.ones(3, 2) * samples[:, None]).pow(2).mean() / 2
+                    loss.backward()
+                    said.append((island.step, samples.tolist(), opt.param_groups[0]["lr"], loss.item(), kept["count"]))
+                    if asks(island.step):
+                        island.save(folder)  # in the middle of an accumulation: once its step is done
+                    if micro % 2:
+                        kept["count"] += 1
+                        opt.step()
+                        sched.step()
+                        opt.zero_grad()
+            return said
+
+        with tempfile.TemporaryDirectory() as folder:
+            whole = ran(TorchIsland(Alone({"seed": 7, "data": data, "training": {"steps": 40}}), {}), lambda step: step in (4, 16))
+            self.assertEqual(os.listdir(folder), ["17"])
+            again = ran(TorchIsland(Alone({}, folder=folder, every=10), {}))
+            self.assertEqual(again, whole[2 * 17 :])
+            self.assertEqual(os.listdir(folder), ["40"])
+            self.assertEqual(ran(TorchIsland(Alone({}, folder=folder), {})), [])
+
+    def test_an_average_stands_at_the_run_s_step(self):
+        """Alone and killed as a plain loop has it; over steps that were left out, as if they had ended with the parameters as they are."""
+        import torch
+
+        from atoll import _library as library
+        from atoll.torch import Alone, TorchIsland
+
+        def ran(island, **how):
+            (model, opt), seen = optimizer_of(), {}
+            with torch.no_grad():
+                model.weight.fill_(1.0)
+                model.bias.fill_(2.0)
+            with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt, average=0.9, **how):
+                for _ in island.batches(iter(int, 1), samples=1):
+                    seen[island.step] = (model.weight.tolist(), island.average["weight"].tolist())
+                    opt.zero_grad()
+                    model(torch.ones(2)).sum().backward()
+                    opt.step()
+            return {step: (numpy.array(weight), numpy.array(average)) for step, (weight, average) in seen.items()}
+
+        def follows(seen):
+            steps = sorted(seen)
+            expected = seen[steps[0]][1]
+            for before, step in zip(steps, steps[1:]):
+                share = 1 - 0.9 ** (step - before)
+                expected = expected + share * (seen[step][0] - expected)
+                numpy.testing.assert_allclose(seen[step][1], expected, rtol=1e-5, err_msg=str(step))
+
+        with tempfile.TemporaryDirectory() as folder:
+            plain = ran(TorchIsland(Alone({"training": {"steps": 30}}, every=10, folder=folder), {}))
+            numpy.testing.assert_array_equal(*plain[0])
+            follows(plain)
+            again = ran(TorchIsland(Alone({"training": {"steps": 60}}, folder=folder), {}))
+            self.assertEqual(min(again), 30)
+            follows({**plain, **again})
+        follows(ran(island_of(orders={7: library.Order(library.STAND_AT, step=20, position=20)}, training={"steps": 40})))
+        for bad in (1.0, -0.1):
+            with self.assertRaisesRegex(ValueError, f"average is {bad}"):
+                island_of().start(*optimizer_of(), average=bad)
+
+    def test_an_average_comes_with_a_merge_wherever_the_run_is(self):
+        """Of one that joins late: what the others have, not moved by the steps that it has not done; in either order."""
+        import torch
+
+        from atoll import _library as library
+
+        for merges_at in (0, 50):
+            island, (model, opt) = island_of(), optimizer_of()
+            island.start(model, opt, average=0.5)
+            self.assertEqual([name for name, *_ in island.agent.parameters], ["weight", "bias", "average.weight", "average.bias"])
+            self.assertEqual([block for *_, block, _ in island.agent.parameters], [0] * 4)
+            self.assertEqual([kind for *_, kind in island.agent.parameters], [0, 0, library.BUFFER_MEAN, library.BUFFER_MEAN])
+            island._arena[:] = 5.0
+            island._arena[3:] = 3.0
+            orders = [library.Order(library.STAND_AT, step=50, position=50), library.Order(library.MERGE)]
+            for order in orders if merges_at else reversed(orders):
+                island._carry_out(order)
+            self.assertTrue(island.wants_step())
+            self.assertEqual((island.average["weight"].tolist(), model.bias.tolist()), ([[3.0, 3.0]], [5.0]))
+            island.done(samples=1)
+            with torch.no_grad():
+                model.weight.fill_(7.0)
+            island._carry_out(library.Order(library.WRITE))
+            self.assertEqual(island._arena.tolist(), [7.0, 7.0, 5.0, 5.0, 5.0, 4.0])
+
+    def test_it_is_saved_where_a_step_has_ended(self):
+        import torch
+
+        island, (model, opt) = island_of(), optimizer_of()
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(RuntimeError, "comes after island.done"):
+                island.save(folder)
+            island.start(model, opt)
+            for step in island.steps():
+                if step == 0:
+                    with self.assertRaisesRegex(RuntimeError, "comes after island.done"):
+                        island.save(folder)
+                opt.step()
+                island.done(samples=2)
+                if step == 5:
+                    island.save(folder)
+            self.assertEqual(os.listdir(folder), ["6"])
+            saved = torch.load(folder + "/6/state.pt", weights_only=False)  # as a program without Atoll does
+            again, fresh = optimizer_of()
+            again.load_state_dict(saved["model"])
+            fresh.load_state_dict(saved["optimizer"])
+            self.assertEqual(saved["step"], 6)
+
+
 @needs_torch
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class TrainIslands(Followed):
+    def test_an_island_is_saved_and_its_program_goes_on_without_an_agent(self):
+        """With `local`, where nobody else has a part in the model, to the bits of the island that went on."""
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"folder": folder, "save_at": 24}
+            process = self.local(folder, f"{PYTHON} '{HERE}/train_loops.py' follows", given, 60, "name = 'local'\ninner_steps = 10", islands=1)
+            self.completed(process)
+            done = subprocess.run(program("follows"), env={**WITHOUT, "GOES_ON_IN": folder + "/kept"}, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("goes on after step 25", done.stderr)
+            lines = {name: self.steps_of(folder, name) for name in ("island-1", "alone")}
+            self.assertEqual(lines["alone"], lines["island-1"][25:])
+            kept = [torch.load(f"{folder}/{name}.pt") for name in lines]
+            self.assertEqual([one["step"] for one in kept], [60, 60])
+            for name, values in kept[0]["model"].items():
+                self.assertTrue(torch.equal(values, kept[1]["model"][name]), name)
+
     """Two islands of the real executable."""
 
     def plain(self):
@@ -361,15 +503,21 @@ class TrainIslands(Followed):
             return torch.load(folder + "/alone.pt")["loss"]
 
     def test_a_trainer_is_killed(self):
+        import torch
+
         plain = self.plain()
         for strategy in STRATEGIES:
             with self.subTest(strategy), tempfile.TemporaryDirectory() as folder:
-                settings = {"folder": folder, "workers": 2, "pause": 0.01}
+                settings = {"folder": folder, "workers": 2, "pause": 0.01, "average": 0.9}
                 process = self.local(folder, f"{PYTHON} '{HERE}/train_loops.py' follows", settings, STEPS, STRATEGIES[strategy])
                 self.goes_on(folder, process, "train_loops.py")
                 names = ["island-1", "island-2"]
                 self.follow_the_run(folder, names, rate)
-                self.assertLess(self.have_the_exported_model(folder, names, tensors_of(folder + "/model.safetensors")), 1.5 * plain + 0.01)
+                exported = tensors_of(folder + "/model.safetensors")
+                shared = {name: values for name, values in exported.items() if not name.startswith("average.")}
+                self.assertLess(self.have_the_exported_model(folder, names, shared), 1.5 * plain + 0.01)
+                for name, values in torch.load(f"{folder}/island-2.pt")["average"].items():
+                    numpy.testing.assert_array_equal(values.numpy(), exported["average." + name], name)
 
 
 @needs_torch
@@ -386,7 +534,7 @@ class TrainAgents(Agents, Followed):
     def test_one_joins_late_and_its_agent_is_killed_and_comes_back(self):
         path = pathlib.Path(self.state("run.toml"))
         path.write_text(
-            f"[run]\nname = 'follows'\n[trainer]\nname = 'own'\n[trainer.settings]\nfolder = '{self.folder.name}'\nworkers = 1\npause = 0.02\ngates = {{'40' = 'joined', '200' = 'back'}}\n"
+            f"[run]\nname = 'follows'\n[trainer]\nname = 'own'\n[trainer.settings]\nfolder = '{self.folder.name}'\nworkers = 1\npause = 0.02\naverage = 0.99\ngates = {{'40' = 'joined', '200' = 'back'}}\n"
             f"[training]\nsteps = {STEPS}\n[strategy]\n{STRATEGIES['diloco']}\n[islands]\nmin = 1\nmax = 2\n[checkpoint]\nevery_rounds = 1\n"
         )
         self.agent("a")
@@ -409,7 +557,31 @@ class TrainAgents(Agents, Followed):
         self.wait_until(lambda: all(pathlib.Path(self.state(name) + ".pt").exists() for name in "ab"))
         self.said("export", run, "-o", self.state("model.safetensors"), "--state", self.state("coordinator"))
         self.follow_the_run(self.folder.name, "ab", rate)
-        self.have_the_exported_model(self.folder.name, "ab", tensors_of(self.state("model.safetensors")))
+        exported = tensors_of(self.state("model.safetensors"))
+        self.have_the_exported_model(self.folder.name, "ab", {name: values for name, values in exported.items() if not name.startswith("average.")})
+        self.have_the_average("ab", exported)
+
+    def have_the_average(self, names, exported):
+        """After each round of both the same, and at the end that of the mean of their parameters after each step of the run, from its first."""
+        import torch
+
+        steps = [{each["step"]: each for each in self.steps_of(self.folder.name, name)} for name in names]
+        rounds = [step for step in steps[1] if step % 10 == 0 and step in steps[0]]
+        self.assertGreaterEqual(len(rounds), 4)
+        for step in rounds:
+            self.assertEqual(steps[0][step]["average"], steps[1][step]["average"], f"step {step}")
+        average = numpy.array(steps[0][0]["flat"])
+        self.assertEqual(steps[0][0]["average"], steps[0][0]["flat"])
+        kept = [torch.load(self.state(name) + ".pt")["average"] for name in names]
+        for name, values in kept[0].items():
+            for one in (kept[1][name].numpy(), exported["average." + name]):
+                numpy.testing.assert_array_equal(values.numpy(), one, name)
+        flat = lambda prefix: numpy.concatenate([exported[prefix + name].reshape(-1) for name in kept[0]])  # noqa: E731
+        for step in range(1, STEPS + 1):
+            there = [island[step]["flat"] for island in steps if step in island] or [flat("")]
+            average = 0.99 * average + 0.01 * numpy.mean(there, axis=0)
+        # All but the steps that were lost with the process: the reference has them where nobody else was there, and the run has not.
+        self.assertLess(numpy.abs(flat("average.") - average).max(), 0.05 * numpy.abs(flat("") - average).max())
 
 
 if __name__ == "__main__":

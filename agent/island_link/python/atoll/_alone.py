@@ -15,6 +15,7 @@ import numpy
 from . import _library as library
 from ._island import Refused
 from ._library import Order
+from ._saver import sync
 
 _COUNTS = "alone.json"  # beside what the program saves: step and position
 _SAVING = "saving"      # the folder of a save that has not ended
@@ -24,12 +25,28 @@ def _say(text: str) -> None:
     print("atoll: " + text, file=sys.stderr, flush=True)
 
 
-def _sync(path: str) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def begin_save(folder: str) -> str:
+    """The folder that a program saves to before end_save(). Errors: OSError."""
+    saving = os.path.join(folder, _SAVING)
+    shutil.rmtree(saving, ignore_errors=True)
+    os.makedirs(saving)
+    return saving
+
+
+def end_save(folder: str, step: int, position: int, configuration: Mapping[str, Any]) -> None:
+    """What was saved is FOLDER/STEP from now on, and what was saved before it is removed. Errors: OSError."""
+    saving, whole = os.path.join(folder, _SAVING), os.path.join(folder, str(step))
+    with open(os.path.join(saving, _COUNTS), "w") as file:
+        json.dump({"step": step, "position": position, "configuration": configuration}, file)
+    for name in os.listdir(saving):
+        sync(os.path.join(saving, name))
+    sync(saving)
+    shutil.rmtree(whole, ignore_errors=True)
+    os.rename(saving, whole)
+    sync(folder)
+    for name in os.listdir(folder):
+        if name.isdecimal() and int(name) != step:
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 class Alone:
@@ -47,7 +64,9 @@ class Alone:
             raise Refused(f"every is {every}; the steps from one evaluation to the next are at least one")
         self._every, self._folder = every, folder
         resume = self._newest() if folder else None
-        self.configuration: dict[str, Any] = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": resume, **configuration}
+        self._of_run: Mapping[str, Any] = resume["configuration"] if resume else {}  # where an island of a run was saved
+        given = {"run": "alone", "island": "alone", "seed": 1, "payload": "parameters", "resume": resume, **self._of_run, **configuration}
+        self.configuration: dict[str, Any] = given
         self._steps = self.configuration.get("training", {}).get("steps")
         self._step, self._position = (resume["step"], resume["position"]) if resume else (0, 0)
         self._told = self._step  # the step after which all was told and saved
@@ -71,8 +90,8 @@ class Alone:
         if self._step > self._told and (over or self._step % self._every == 0):
             self._told = self._step
             self._due.extend((Order(library.REPORT), Order(library.EVALUATE)))
-            if self._folder and self._make_folder(os.path.join(self._folder, _SAVING)):
-                self._due.append(Order(library.SAVE, directory=os.path.join(self._folder, _SAVING)))
+            if self._folder:
+                self._begin_to_save(self._folder)
         if self._due:
             self._in_hand = self._due.popleft()
         elif over:
@@ -131,38 +150,25 @@ class Alone:
         try:
             with open(os.path.join(directory, _COUNTS)) as file:
                 counts = json.load(file)
-            return {"directory": directory, "step": int(counts["step"]), "position": int(counts["position"])}
+            kept = {"directory": directory, "configuration": dict(counts.get("configuration", {}))}
+            return {**kept, "step": int(counts["step"]), "position": int(counts["position"])}
         except (OSError, ValueError, TypeError, KeyError):
             raise Refused(f"{directory} is not what a program without an agent saves: give another folder") from None
 
-    def _make_folder(self, directory: str) -> bool:
+    def _begin_to_save(self, folder: str) -> None:
         try:
-            shutil.rmtree(directory, ignore_errors=True)
-            os.makedirs(directory)
-            return True
+            self._due.append(Order(library.SAVE, directory=begin_save(folder)))
         except OSError as failure:
             self._not_saved(str(failure))
-            return False
 
     def _not_saved(self, why: str) -> None:
         _say(f"nothing is saved in {self._folder}: {why}")
 
     def _saved(self, error: Optional[str]) -> None:
-        """What the program has saved counts from now on, and what was saved before it is removed."""
-        if error:
-            return self._not_saved(error)
-        folder, saving = str(self._folder), self._in_hand.directory
-        whole = os.path.join(folder, str(self._step))
+        """What the program has saved counts from now on."""
         try:
-            with open(os.path.join(saving, _COUNTS), "w") as file:
-                json.dump({"step": self._step, "position": self._position}, file)
-            for name in os.listdir(saving):
-                _sync(os.path.join(saving, name))
-            _sync(saving)
-            os.rename(saving, whole)
-            _sync(folder)
+            if error:
+                raise OSError(error)
+            end_save(str(self._folder), self._step, self._position, self._of_run)
         except OSError as failure:
-            return self._not_saved(str(failure))
-        for name in os.listdir(folder):
-            if name.isdecimal() and int(name) != self._step:
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+            self._not_saved(str(failure))

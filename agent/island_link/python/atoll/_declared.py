@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -59,9 +59,23 @@ class Declared:
         self.shapes = [tuple(tensor.shape) for tensor in self.tensors]
         sharded = any(is_sharded(parameter) for parameter in model.parameters())
         self.boxes: list[Box] = [box_of(name, tensor, rank) for name, tensor in shared] if sharded else []
+        self.added: dict[str, torch.Tensor] = {}
         ids = {id(tensor) for tensor in self.tensors}
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in ids]
         self.frozen = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in rest) if rest else None
+
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """What is trained of what is shared."""
+        return {name: tensor for name, tensor, kind in zip(self.names, self.tensors, self.kinds) if kind == 0}
+
+    def add(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """More that is shared and is no part of the model, of which the islands' mean is taken."""
+        self.added.update(tensors)
+        self.names += tensors
+        self.tensors += tensors.values()
+        self.shapes += [tuple(tensor.shape) for tensor in tensors.values()]
+        self.kinds += [library.BUFFER_MEAN] * len(tensors)
 
     def check(self) -> None:
         """What is exchanged is what the model has now. Errors: Refused by name."""
@@ -73,7 +87,7 @@ class Declared:
                     f"parameter '{name}' {self._why} now and did not when island.start() declared what the islands share: it would be trained on this "
                     "island alone; declare it from the beginning, with synchronise="
                 )
-        tensors = {**dict(plainly_named(self._model, self._model.named_buffers())), **present}
+        tensors = {**dict(plainly_named(self._model, self._model.named_buffers())), **present, **self.added}
         for index, name in enumerate(self.names):
             self._check_one(index, tensors.get(name))
 

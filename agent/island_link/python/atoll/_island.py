@@ -125,6 +125,7 @@ class Island:
         self._in_hand: Optional[Order] = None
         self._begun: deque[Begun] = deque()
         self._saver = Saver()
+        self._listeners: list[Any] = []  # loggers, which hear what the agent is answered
         self._evaluate: Optional[Callable[[], Any]] = None
         self._started = False
         self._stood = 0  # the step that what counts by itself has come to
@@ -277,6 +278,7 @@ class Island:
         self.part: int = data.get("part", 0)
         self.parts: int = data.get("parts", 1)
         self.share: Share = Share(data)
+        self._dealt: Mapping[str, Any] = data
         self._news: Optional[Mapping[str, Any]] = data  # for the other ranks
 
     @property
@@ -401,6 +403,8 @@ class Island:
         finally:
             self._arena = None  # which is unmapped now
             self._trainer.leave()
+            while self._listeners:
+                self._listeners.pop().end()
 
     def prepare(self, what: str) -> None:
         """Says what the program is doing before it is ready: "compiling the model". It shows in the agent's log. Later: what it is about to do that may
@@ -430,7 +434,12 @@ class Island:
             answer = self._begin_to_save(order.directory)
         else:
             self._copy(order)
+        self._hear(kind, self.step, answer)
         self._trainer.answer(**answer)
+
+    def _hear(self, kind: int, step: int, answer: Mapping[str, Any]) -> None:
+        for listener in self._listeners if kind in (library.REPORT, library.EVALUATE) else ():
+            listener.hear(step, kind == library.EVALUATE, answer)
 
     def _evaluated(self) -> dict[str, Any]:
         """What an evaluation is answered with. Training goes on where it fails: it has no loss then. Ranks that share one fail together."""

@@ -104,6 +104,7 @@ class Loader:
             batch = self._next(training.position)
             training.took(self._size)
             yield batch
+        self._iterator = self._loader._iterator = None  # the run has ended, and the workers with it
 
     def _next(self, position: int) -> Any:
         """The batch at that position: the one that was prepared, unless the run has jumped or the data were dealt anew."""

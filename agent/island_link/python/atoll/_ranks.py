@@ -91,6 +91,7 @@ class RankedIsland(Island):
 
     _device: Any
     _training: Any  # island.train()'s, while it is open
+    _before_step: Any  # what counts steps stands at the run's
 
     rank: int
     ranks: int
@@ -151,10 +152,20 @@ class RankedIsland(Island):
 
     def _count_and_take_free(self, loss: Any, samples: int) -> None:
         """done() and wants_step() in a few lines, where another step is free: beside a step's work a call costs several times what it does alone."""
-        self._count(loss, samples, samples * self._tokens_per_sample)
+        if loss is not None:
+            self._losses.append(loss)
+        self.step = self._stood = step = self.step + 1
+        self.position += samples
+        owed = self._owed
+        owed[0] += 1
+        owed[1] += samples
+        owed[2] += samples * self._tokens_per_sample
         if self._steps_of_run:
-            self.progress = max(self.progress, min(1.0, (self.step + 1) / self._steps_of_run))
-        self._take_free()
+            progress = (step + 1) / self._steps_of_run
+            self.progress = max(self.progress, min(1.0, progress))
+        self._free -= 1
+        self._in_hand = _A_STEP
+        self._before_step()
 
     def _next_alone(self) -> bool:
         """One rank. In island.train() it asks its agent once for as many steps as are free and take a moment: beside the work of a step each call costs

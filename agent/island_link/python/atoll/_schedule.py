@@ -34,10 +34,10 @@ class Schedule:
         self.name, self._scheduler = name, scheduler
         self.by_loss = isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
         self._optimizers = list({id(one): one for one in self._optimizers_of(scheduler)}.values())
-        self._counter = scheduler
-        while isinstance(self._counter, lr_scheduler.ChainedScheduler):  # whose own counter some versions lack
-            self._counter = self._counter._schedulers[0]
-        self._base = 0 if self.by_loss else int(self._counter.last_epoch)
+        self.counter = scheduler
+        while isinstance(self.counter, lr_scheduler.ChainedScheduler):  # whose own counter some versions lack
+            self.counter = self.counter._schedulers[0]
+        self.base = 0 if self.by_loss else int(self.counter.last_epoch)
         try:
             self._first = copy.deepcopy(scheduler.state_dict()), [self._hyperparameters(one) for one in self._optimizers]
         except Exception:  # a scheduler whose state cannot be copied can be moved forwards alone
@@ -56,7 +56,7 @@ class Schedule:
 
     def stood_at(self) -> int:
         """How often it was stepped since it was given."""
-        return int(self._counter.last_epoch) - self._base
+        return int(self.counter.last_epoch) - self.base
 
     def stand_at(self, step: int) -> Optional[str]:
         """Moves it; gives why it could not be moved."""
@@ -109,7 +109,9 @@ class Schedules:
     def stand_at(self, step: int) -> None:
         """Before each step. Errors: Refused where one of those that follow cannot."""
         for schedule in self._moved:
-            why = None if schedule.stood_at() == step else schedule.stand_at(step)
+            if schedule.counter.last_epoch - schedule.base == step:
+                continue  # beside a step's work a call costs several times what it does alone
+            why = schedule.stand_at(step)
             if why:
                 raise Refused(f"{schedule.name} cannot stand at step {step}: {why}")
 

@@ -64,9 +64,22 @@ def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any, Any]]:
     return walk(value, path, None, frozenset())
 
 
+def _is_shuffled_stream(leaf: Any) -> bool:
+    """One of `datasets`, or a loader of one: of what waits in the buffer that it draws from its state has nothing."""
+    inner = getattr(getattr(leaf, "dataset", leaf), "_ex_iterable", None)
+    while inner is not None and type(inner).__name__ != "BufferShuffledExamplesIterable":
+        inner = getattr(inner, "ex_iterable", None)
+    return inner is not None
+
+
 def check(value: Any, path: str = "state") -> None:
     """Errors: Refused with the path of the first leaf that could not be saved or restored."""
     for where, leaf, holder in leaves(value, path):
+        if _is_shuffled_stream(leaf):
+            raise Refused(
+                f"{where} is a shuffled stream, and what waits in its buffer is lost with the process: leave shuffle() out, or give island.loader() the "
+                "data with an index, which shuffles by the run's seed"
+            )
         if _pair(leaf) is not None:
             continue
         if not isinstance(leaf, _PLAIN):

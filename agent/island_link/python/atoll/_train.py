@@ -9,7 +9,6 @@ does k steps; of several (a GAN's) those that step on one batch do one step.
 from __future__ import annotations
 
 import types
-from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
 import torch
@@ -27,15 +26,16 @@ def inner_optimizer(optimizer: Any) -> Any:
         optimizer = inner
 
 
-def hook_steps(optimizer: Any, before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
-    """Calls `before` and `after` around each step that is done; what is returned takes them away again."""
+def hook_steps(optimizer: Any, before: Optional[Callable[..., None]], after: Callable[..., None]) -> Callable[[], None]:
+    """Calls `before`, if it is given, and `after` around each step that is done; what is returned takes them away again."""
     if hasattr(optimizer, "register_step_post_hook"):
-        hooks = [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
+        hooks = [optimizer.register_step_post_hook(after)] + ([optimizer.register_step_pre_hook(before)] if before else [])
         return lambda: [hook.remove() for hook in hooks] and None
     inner, own = optimizer.step, vars(optimizer).get("step")  # PyTorch 1.13, whose schedulers put a step of theirs into the optimiser, too
 
     def step(self: Any, *given: Any, **named: Any) -> Any:
-        before()
+        if before:
+            before()
         said = inner(*given, **named)
         after()
         return said
@@ -59,6 +59,7 @@ class Training:
     def __init__(self, island: Any, start: Callable[[], None]):
         self._island, self._start = island, start
         self._steps: list[int] = []  # of each optimiser since the last batch
+        self._none: list[int] = []  # as many of nothing
         self._unhooks: list[Callable[[], None]] = []
         self._over = False
         self._samples = 0  # handed out since the last step
@@ -82,9 +83,10 @@ class Training:
             raise Refused("island.train(model, optimizer): the optimiser is missing, whose steps are the run's")
         if self._island._gradients and len(optimizers) > 1:
             raise Refused("strategies that exchange gradients take one optimiser in island.train(): its step comes once all gradients are there")
-        self._steps = [0] * len(optimizers)
+        self._none = [0] * len(optimizers)
+        self._steps = list(self._none)
         for number, optimizer in enumerate(optimizers):
-            self._unhooks.append(hook_steps(optimizer, self._before_step, partial(self._after_step, number)))
+            self._unhooks.append(hook_steps(optimizer, self._before_step if self._island._gradients else None, self._counts(number)))
         self._island._training = self
         return self
 
@@ -110,8 +112,13 @@ class Training:
             self._reduced = bool(self.logged)
             self._island.reduce_gradients(self._loss(), self._samples)
 
-    def _after_step(self, number: int, *given: Any) -> None:
-        self._steps[number] += 1
+    def _counts(self, number: int) -> Callable[..., None]:
+        steps = self._steps
+
+        def after(*given: Any) -> None:
+            steps[number] += 1
+
+        return after
 
     def _loss(self) -> Any:
         """The mean of what was logged in this step, on its device."""
@@ -128,21 +135,23 @@ class Training:
     def goes_on(self) -> bool:
         """Between two batches: steps that were done count, and what is due is carried out. False: the run has ended here."""
         island, steps = self._island, max(self._steps)
+        if steps == 1 and island._free > 0 and not self._over and island._enough is None and island._save_to is None and island._in_hand is not None:
+            island._count_and_take_free(self.logged.pop() if len(self.logged) == 1 else self._loss(), self._samples)
+            self._samples, self._steps[:] = 0, self._none
+            return True
         if self._over:
             return False
         if island._in_hand is None:  # the first batch
             self._over = not island.wants_step()
-        if steps == 1 and island._free > 0 and island._enough is None:
-            island._count_and_take_free(self._loss(), self._samples)
-            self._samples, self._steps = 0, [0] * len(self._steps)
-            return True
         for number in range(steps):
             self._done() if number == 0 else island.done(samples=0)
             self._over = self._over or not island.wants_step()
             if self._over:
                 break
         if steps:
-            self._steps = [0] * len(self._steps)
+            self._steps[:] = self._none
+            if island._save_to is not None:
+                island._save_now()
         elif not self._over:
             island._schedules.stand_at(island.step)  # a loop that steps its scheduler with each micro-batch
         return not self._over
@@ -156,10 +165,13 @@ class Training:
 
     def batches(self, source: Iterable[Any], samples: Union[int, Callable[[Any], int]]) -> Iterator[Any]:
         """Of `source`, which the program has cut itself, until the run ends."""
-        for batch in source:
-            if not self.goes_on():
+        rest = iter(source)  # of which none is taken before what is due has been saved: its state would be a batch ahead
+        while self.goes_on():
+            try:
+                batch = next(rest)
+            except StopIteration:
                 return
-            self.took(samples(batch) if callable(samples) else samples)
+            self._samples += samples(batch) if callable(samples) else samples
             yield batch
 
 

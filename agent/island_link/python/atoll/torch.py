@@ -31,11 +31,12 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
-from ._alone import Alone
+from ._alone import Alone, begin_save, end_save
+from ._average import PREFIX, Average
 from ._captured import whole_or_captured
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
-from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped
+from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
 from ._loader import Loader, one_loader
 from ._join import connect, die_with_parent
 from ._library import Order
@@ -73,6 +74,8 @@ class TorchIsland(RankedIsland):
         self._checked = False  # the model was compared with what is declared, and no step was done since
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
+        self._average: Optional[Average] = None
+        self._save_to: Optional[str] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
         """Around the loop that trains: `with island.train(model, opt, scheduler=sched, evaluate=validate): for batch in loader: …`. It declares the
@@ -101,7 +104,7 @@ class TorchIsland(RankedIsland):
         loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
         """
         if loss is not None:
-            training_of(self).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+            (self._training or training_of(self)).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if metrics:
             self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
 
@@ -120,6 +123,27 @@ class TorchIsland(RankedIsland):
             print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
         return loaded
 
+    def save(self, folder: Union[str, os.PathLike[str]]) -> None:
+        """A checkpoint of this island, apart from the run's own, once the step in hand is done: FOLDER/STEP/state.pt, written by torch.save, has the
+        model, optimisers, schedulers, what state= holds, and generators. The same program goes on from it without an agent by
+        atoll.join(folder=FOLDER), with the run's settings and this island's part of the data. In every rank.
+
+        Errors: OSError; Misused inside of a step of island.steps(), and before the run has begun.
+        """
+        if self._training is None and (self._in_hand is not None or not self._started):
+            raise Misused("island.save(folder) comes after island.done(), or in the loop of island.train()")
+        self._save_to = os.fspath(folder)
+        if self._training is None:
+            self._save_now()
+
+    def _save_now(self) -> None:
+        folder, self._save_to = str(self._save_to), None
+        self.prepare(f"saving {folder}")
+        self._save(begin_save(folder) if self.rank == 0 else "")
+        if self.rank == 0:
+            of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
+            end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)})
+
     def start(
         self,
         model: torch.nn.Module,
@@ -130,6 +154,7 @@ class TorchIsland(RankedIsland):
         evaluate: Optional[Callable[[], Any]] = None,
         synchronise: Optional[Callable[[str, torch.nn.Parameter], bool]] = None,
         buffers: Union[bool, str] = False,
+        average: Optional[float] = None,
         samples: int = 0,
         blocks: Any = None,
         description: Optional[str] = None,
@@ -148,6 +173,8 @@ class TorchIsland(RankedIsland):
                      compared, so that nobody trains on another base
         buffers      "mean" or "one": floating-point buffers (BatchNorm's running mean and variance) are shared, too. No outer step moves
                      them: after a round all islands have the mean of what each had (True says the same), or what the first island had
+        average      the decay of a moving average of the parameters, 0.999 say: island.average, the mean over the islands after each round, which
+                     is exported under "average.NAME". It doubles what a round exchanges, and is refused with FSDP2
         samples      in this island's part of the data; 0: unknown
         blocks       (name) → block, where names do not number the layers
         description  of the model, at most 4096 bytes, the same on all islands; goes into exported files
@@ -166,11 +193,24 @@ class TorchIsland(RankedIsland):
         self._schedules = _schedule.Schedules(scheduler, self.state)
         self._evaluate = self._evaluate_all if evaluate else None
         self._declared = Declared(self._model, synchronise, buffers, self.rank)
+        if average is not None:
+            if self._declared.boxes:
+                raise Refused("average= is for models that each rank has whole; of sharded parameters no average is kept")
+            numbers = [blocks(name) for name in self._declared.names] if callable(blocks) else list(blocks or blocks_of(self._declared.names))
+            of_trained = [number for number, kind in zip(numbers, self._declared.kinds) if kind == 0]
+            self._average, blocks = Average(average, self._declared.parameters), numbers + of_trained
+            self._declared.add({PREFIX + name: tensor for name, tensor in self._average.tensors.items()})
         self._shared, self._shapes, self._boxes = self._declared.tensors, self._declared.shapes, self._declared.boxes
         refuse_strangers(self._model, self._optimizers())
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+
+    @property
+    def average(self) -> dict[str, torch.Tensor]:
+        """The moving average of the parameters by their names, in float32, for torch.func.functional_call or load_state_dict(…, strict=False); empty
+        without average=. After a completed run it is the exported one."""
+        return dict(self._average.tensors) if self._average else {}
 
     def _optimizers(self) -> list[Any]:
         return [one for _, one, _ in _state.leaves(self._optimizer, "optimizer") if one is not None]
@@ -188,6 +228,8 @@ class TorchIsland(RankedIsland):
                 self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
+            if self._average is not None and self._started:
+                self._average.follow(self._declared.parameters, self.step)
 
     # ---- what counts steps
 
@@ -197,8 +239,13 @@ class TorchIsland(RankedIsland):
     def _stand(self):
         if self._stood != self.step:
             super()._stand()
+        self._before_step()
+
+    def _before_step(self) -> None:
         self._checked = False
         self._schedules.stand_at(self.step)
+        if self._average is not None:
+            self._average.follow(self._declared.parameters, self.step)
 
     # ---- copies
 
@@ -229,6 +276,8 @@ class TorchIsland(RankedIsland):
             self._check_model()
         self._forget_fetched(order)
         super()._copy(order)
+        if order.kind == library.MERGE and self._average is not None:
+            self._average.merged()
 
     def _carry_out(self, order):
         if self._device is None or order.kind not in _BESIDE_STEPS:
@@ -245,10 +294,11 @@ class TorchIsland(RankedIsland):
         given, metrics = self._take_reported()
         losses = self._device.numbers(given)
         means = {name: self._device.numbers(values) for name, values in metrics.items()}
-        norms = self._device.numbers(self._norms()) if order.wants_norm else None
+        norms, step = self._device.numbers(self._norms()) if order.wants_norm else None, self.step
 
         def answer() -> Mapping[str, Any]:
             said = {"losses": losses(), "metrics": {name: float(numpy.mean(values())) for name, values in means.items()}}
+            self._hear(order.kind, step, said)
             return said if norms is None else {**said, "norm": self._norm_of(torch.tensor(norms()))}
 
         return answer
@@ -404,12 +454,15 @@ class TorchIsland(RankedIsland):
         }
 
     def _counted_state(self) -> dict[str, Any]:
-        return {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+        said = {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+        return said if self._average is None else {**said, "average": self._average.state_dict()}
 
     def _restore_counted(self, saved: Mapping[str, Any]) -> None:
         _state.restore(self.state, saved["state"])
         _state.restore(self._schedules.given, saved.get("schedulers", []), "scheduler")
         self._stood = saved.get("step", self._stood)
+        if self._average is not None and "average" in saved:
+            self._average.load_state_dict(saved["average"])
 
     def _save_shards(self, directory):
         """Each rank's state is a file; ranks that do not see the folder send theirs through rank 0."""
