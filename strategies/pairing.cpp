@@ -1,6 +1,8 @@
 #include "strategies/pairing.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -89,11 +91,75 @@ class SittingOut {
   std::uint64_t count_;
 };
 
+constexpr int kShuffles = 64;
+constexpr std::size_t kMostLooks = 1'000'000;  // of a search: some milliseconds
+
+// How many avoided couples stand in one group.
+std::size_t avoided_in(std::span<const std::size_t> meeting, std::uint32_t group_size, const PlaceCouples& avoided) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; !avoided.empty() && i < meeting.size(); ++i) {
+    for (std::size_t j = i + 1; j < meeting.size() && j / group_size == i / group_size; ++j) {
+      count += contains(avoided, meeting[i], meeting[j]) ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
+// Pairs of these places without an avoided one, one behind the other; empty: there are none, or they were not found. First is paired who
+// has the fewest left to choose from.
+std::vector<std::size_t> find_pairs(std::vector<std::size_t> left, const PlaceCouples& avoided, std::size_t& looks) {
+  std::vector<std::size_t> partners;  // of the place that is paired now
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < left.size() && (i == 0 || !partners.empty()); ++i) {
+    std::vector<std::size_t> able;
+    std::ranges::copy_if(left, std::back_inserter(able),
+                         [&](std::size_t other) { return other != left[i] && !contains(avoided, left[i], other); });
+    if (i == 0 || able.size() < partners.size()) {
+      chosen = i;
+      partners = std::move(able);
+    }
+  }
+  const std::size_t place = left[chosen];
+  for (const std::size_t partner : partners) {
+    looks += left.size() * left.size();
+    if (looks > kMostLooks) {
+      break;
+    }
+    std::vector<std::size_t> others;
+    std::ranges::copy_if(left, std::back_inserter(others), [&](std::size_t other) { return other != place && other != partner; });
+    std::vector<std::size_t> pairs = others.empty() ? others : find_pairs(std::move(others), avoided, looks);
+    if (pairs.size() + 2 == left.size()) {
+      pairs.insert(pairs.end(), {place, partner});
+      return pairs;
+    }
+  }
+  return {};
+}
+
+// The same where one of an odd number sits out: the one whose turn it is, or another.
+void search_pairs(std::vector<std::size_t>& meeting, std::vector<std::size_t>& out, const PlaceCouples& avoided) {
+  std::size_t looks = 0;
+  for (std::size_t i = 0; i <= (out.empty() ? 0 : meeting.size()); ++i) {
+    std::vector<std::size_t> all = meeting;
+    if (i > 0) {
+      std::swap(all[i - 1], out.front());
+    }
+    if (std::vector<std::size_t> pairs = find_pairs(all, avoided, looks); !pairs.empty()) {
+      meeting = std::move(pairs);
+      return;
+    }
+    if (i > 0) {
+      std::swap(all[i - 1], out.front());
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size) {
+std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std::span<const IslandId> members, std::uint32_t group_size,
+                                           const PlaceCouples& avoided) {
   ATOLL_CHECK(group_size >= 2, "a group has at least two members");
-  const std::vector<std::size_t> out = SittingOut(seed, members.size(), members.size() % group_size).of(round);
+  std::vector<std::size_t> out = SittingOut(seed, members.size(), members.size() % group_size).of(round);
   std::vector<std::size_t> meeting;
   for (std::size_t place = 0; place < members.size(); ++place) {
     if (std::find(out.begin(), out.end(), place) == out.end()) {
@@ -101,8 +167,19 @@ std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std:
     }
   }
   Rng rng(seed, stream_of("pairing", round.value));
-  for (std::size_t i = meeting.size(); i > 1; --i) {
-    std::swap(meeting[i - 1], meeting[static_cast<std::size_t>(rng.below(i))]);
+  std::size_t fewest = SIZE_MAX;
+  std::vector<std::size_t> order = meeting;
+  for (int shuffle = 0; shuffle < kShuffles && fewest > 0; ++shuffle) {
+    for (std::size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[static_cast<std::size_t>(rng.below(i))]);
+    }
+    if (const std::size_t count = avoided_in(order, group_size, avoided); count < fewest) {
+      fewest = count;
+      meeting = order;
+    }
+  }
+  if (fewest > 0 && group_size == 2) {
+    search_pairs(meeting, out, avoided);
   }
   std::vector<std::vector<IslandId>> groups;
   for (std::size_t start = 0; start < meeting.size(); start += group_size) {
@@ -120,8 +197,8 @@ std::vector<std::vector<IslandId>> pairing(std::uint64_t seed, Round round, std:
 }
 
 std::vector<IslandId> group_of(const IslandId& self, std::uint64_t seed, Round round, std::span<const IslandId> members,
-                               std::uint32_t group_size) {
-  for (std::vector<IslandId>& group : pairing(seed, round, members, group_size)) {
+                               std::uint32_t group_size, const PlaceCouples& avoided) {
+  for (std::vector<IslandId>& group : pairing(seed, round, members, group_size, avoided)) {
     if (std::find(group.begin(), group.end(), self) != group.end()) {
       return std::move(group);
     }

@@ -48,10 +48,26 @@ class MessageSampler {
         Cut{run(), epoch(), round()},
         Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},
         Refused{error()},
-        Invite{run(), json(), epoch(), half(), static_cast<StartFrom>(rng_.below(4)), round(), digest(), members(), number(), number(),
-               share()},
-        NewEpoch{run(), epoch(), round(), members(), rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt, number(),
-                 rng_.chance(0.5) ? std::optional(share()) : std::nullopt},
+        Invite{run(),
+               json(),
+               epoch(),
+               half(),
+               static_cast<StartFrom>(rng_.below(4)),
+               round(),
+               digest(),
+               members(2),
+               number(),
+               number(),
+               share(),
+               {{0, 1}}},
+        NewEpoch{run(),
+                 epoch(),
+                 round(),
+                 members(2),
+                 rng_.chance(0.5) ? std::optional(Round(number() | 1)) : std::nullopt,
+                 number(),
+                 rng_.chance(0.5) ? std::optional(share()) : std::nullopt,
+                 {{0, 1}}},
         Exchange{run(),
                  epoch(),
                  round(),
@@ -158,8 +174,8 @@ class MessageSampler {
   Content content() { return Content{digest(), number(), {island(), island()}}; }
   DataRange range() { return DataRange{half(), number(), number()}; }
   Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
-  std::vector<Member> members() {
-    std::vector<Member> members(rng_.below(4));
+  std::vector<Member> members(std::size_t least = 0) {
+    std::vector<Member> members(least + rng_.below(4));
     for (Member& one : members) {
       one = member();
     }

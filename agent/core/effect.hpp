@@ -176,6 +176,7 @@ struct PreparePair {
   Round round;
   std::uint32_t fragment = 0;
   std::vector<IslandId> group;  // in order, this island among them
+  bool patient = false;         // this island is ahead of most others: a partner is waited for however far behind it is
 };
 // The contribution is formed: meet the partner, or go alone by the deadline at the latest (agent/engine/pair_exchange.hpp). Without a
 // partner: alone. → ExchangeDone or, where this island itself failed, ExchangeBroke.
@@ -189,6 +190,7 @@ struct MeetPartner {
   TimePoint deadline;
   NormGuard guard = {};    // against the partner's contribution
   bool withdrawn = false;  // the own contribution does not count: the round is over without a step
+  bool patient = false;    // as in PreparePair
 };
 // The epoch is another: a pair of an older one that has not begun to meet is dropped, one that has goes alone unless it is bound;
 // if all others of its group left, also then. No answer but that of MeetPartner.

@@ -180,6 +180,7 @@ struct ExchangeDone {
   std::string why = {};            // in pairs: why alone, though there was a partner
   std::vector<double> norms = {};  // in pairs: of the others' contributions, where they were met and looked at
   bool rejected = false;           // in pairs: alone, because the partner's contribution does not count
+  IslandId behind = {};            // in pairs: who was too far behind to wait for; empty: nobody
 };
 // In pairs: the partner has come to this round's synchronisation point, or is past it. Said once.
 struct PartnerAhead {

@@ -10,6 +10,7 @@ Membership::Membership(const Invite& invite, Outbox& out)
       run_(invite.run),
       epoch_(invite.epoch),
       members_(invite.members),
+      avoid_(invite.avoid),
       listed_(invite.epoch),
       part_(invite.part),
       share_(invite.share) {}
@@ -29,13 +30,14 @@ std::vector<IslandId> Membership::islands() const {
 
 void Membership::announce() const { out_->effect(AllowPeers{run_, epoch_, members_, readers_.all()}); }
 
-bool Membership::use(Epoch epoch, const std::vector<Member>& members) {
+bool Membership::use(Epoch epoch, const std::vector<Member>& members, const PlaceCouples& avoid) {
   listed_ = epoch;
-  if (epoch == epoch_ && members == members_) {
+  if (epoch == epoch_ && members == members_ && avoid == avoid_) {
     return false;
   }
   epoch_ = epoch;
   members_ = members;
+  avoid_ = avoid;
   announce();
   return true;
 }

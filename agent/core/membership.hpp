@@ -19,6 +19,8 @@ class Membership {
 
   [[nodiscard]] Epoch epoch() const { return epoch_; }
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  // Of these, by their places: paths that pairs are drawn around.
+  [[nodiscard]] const PlaceCouples& avoid() const { return avoid_; }
   // Of the data, and what it is made of.
   [[nodiscard]] std::uint32_t part() const { return part_; }
   [[nodiscard]] const DataShare& share() const { return share_; }
@@ -30,7 +32,7 @@ class Membership {
   // Says who may open bulk connections (AllowPeers).
   void announce() const;
   // False where nothing is new; else announced.
-  bool use(Epoch epoch, const std::vector<Member>& members);
+  bool use(Epoch epoch, const std::vector<Member>& members, const PlaceCouples& avoid);
   // The same of an epoch whose members are not told yet: those of the one before stand.
   bool advance(Epoch epoch);
   // Whether the members are those of this epoch.
@@ -48,6 +50,7 @@ class Membership {
   RunId run_;
   Epoch epoch_;
   std::vector<Member> members_;
+  PlaceCouples avoid_;
   Epoch listed_;  // whose members these are
   Readers readers_;
   std::uint32_t part_;

@@ -1,5 +1,6 @@
 // What the sync engine does for rounds that two islands, or the few of a group, take together.
 #include <algorithm>
+#include <limits>
 
 #include "agent/engine/sync_engine_state.hpp"
 #include "transport/base/log.hpp"
@@ -7,7 +8,8 @@
 namespace atl::agent {
 namespace {
 
-constexpr Duration kDoubtAfter = std::chrono::seconds(2);  // a verdict comes within two round trips
+constexpr Duration kDoubtAfter = std::chrono::seconds(2);     // a verdict comes within two round trips
+constexpr Duration kSilent = std::chrono::milliseconds(900);  // a partner from which nothing comes is watched: its path may come and go
 
 }  // namespace
 
@@ -35,7 +37,7 @@ void SyncEngine::State::carry_out(const PreparePair& order) {
                 open->run->layout()->fragments()[order.fragment].count,
                 composition.codec,
                 composition.parameters_codec,
-                composition.max_skew,
+                order.patient ? std::numeric_limits<std::uint64_t>::max() : composition.max_skew,
                 composition.packing == Packing::zstd};
   PairRound pair;
   meet(order.run, order.group);
@@ -58,7 +60,7 @@ void SyncEngine::State::carry_out(const MeetPartner& order) {
   if (order.group.size() < 2) {
     open->pairs.erase(order.round);
   } else {
-    carry_out(PreparePair{order.run, order.epoch, order.round, order.fragment, order.group});
+    carry_out(PreparePair{order.run, order.epoch, order.round, order.fragment, order.group, order.patient});
   }
   PairRound& pair = open->pairs[order.round];
   if (pair.order) {
@@ -142,6 +144,11 @@ void SyncEngine::State::settle_pairs(TimePoint at) {
           pair.said_ahead = true;
           say(PartnerAhead{id, round});
         }
+        if (pair.order && at - pair.met_at > kSilent) {
+          for (const IslandId& silent : pair.exchange->silent(at, kSilent)) {
+            watch.doubt(silent, at);
+          }
+        }
         const std::optional<TimePoint> doubt = pair.exchange->in_doubt_since();
         if (doubt && at - std::max(*doubt, pair.said_in_doubt.value_or(*doubt)) >= kDoubtAfter) {
           pair.said_in_doubt = at;
@@ -201,6 +208,7 @@ void SyncEngine::State::settle_pair(OpenedRun& open, PairRound& pair, TimePoint 
   } else if (pair.exchange && !order.withdrawn) {
     done.why = pair.exchange->outcome()->why;
     done.rejected = pair.exchange->outcome()->rejected;
+    done.behind = pair.exchange->behind();
   }
   say(std::move(done));
 }

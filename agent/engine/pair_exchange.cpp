@@ -255,6 +255,7 @@ void PairExchange::check_standing(Other& other, TimePoint now) {
   other.standing.schedule.reset();
   other.ask_standing = now + kStandingAgain;
   if (round && *round < plan_.round.value && plan_.round.value - *round > plan_.max_skew) {
+    behind_ = other.id;
     go_alone("the partner is at round " + std::to_string(*round) + ", too far behind to wait for");
   }
 }
@@ -359,6 +360,20 @@ std::optional<TimePoint> PairExchange::next_deadline() const {
     }
   }
   return next;
+}
+
+std::vector<IslandId> PairExchange::silent(TimePoint now, Duration longer_than) const {
+  std::vector<IslandId> islands;
+  for (const Other& other : others_) {
+    const bool is_silent = std::ranges::any_of(std::array{&other.parameters, &other.gradient, &other.word}, [&](const Source* source) {
+      const std::optional<TimePoint> since = source->schedule ? source->schedule->silent_since() : std::nullopt;
+      return since && now - *since > longer_than;
+    });
+    if (is_silent && deadline_ && !outcome_ && other.member) {
+      islands.push_back(other.id);
+    }
+  }
+  return islands;
 }
 
 bool PairExchange::partner_ahead() const {

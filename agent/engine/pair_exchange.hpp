@@ -114,6 +114,8 @@ class PairExchange final : public Transfer {
   [[nodiscard]] const std::optional<PairOutcome>& outcome() const { return outcome_; }
   // One of the others has come to the round's step, or is past the round. Also before `arrive`.
   [[nodiscard]] bool partner_ahead() const;
+  // Who was too far behind to wait for; empty: nobody.
+  [[nodiscard]] const IslandId& behind() const { return behind_; }
   // Promised, and waits for the verdict since then.
   [[nodiscard]] std::optional<TimePoint> in_doubt_since() const { return outcome_ ? std::nullopt : promised_; }
   // Whom to ask then, and in which epoch.
@@ -125,6 +127,8 @@ class PairExchange final : public Transfer {
   // What all sent, encoded, in the order of the group, with `own` in this island's place; valid once met.
   [[nodiscard]] std::vector<ByteView> gradients(ByteView own) const;
   [[nodiscard]] std::vector<ByteView> parameters() const;
+  // From whom nothing came for so long though this island waits for it: it is late, or its path is away.
+  [[nodiscard]] std::vector<IslandId> silent(TimePoint now, Duration longer_than) const;
   // This island's place in the group.
   [[nodiscard]] std::size_t place() const;
   // Of the others' gradients, where there is a guard.
@@ -182,7 +186,8 @@ class PairExchange final : public Transfer {
   std::optional<TimePoint> deadline_;  // after arrival
   std::optional<TimePoint> promised_;
   std::optional<std::string> hopeless_;  // why it will not come to a meeting, known before the arrival
-  bool rejected_ = false;                // that is because of what another sent
+  IslandId behind_;
+  bool rejected_ = false;  // that is because of what another sent
   NormGuard guard_;
   bool ahead_ = false;  // another is done with this round, one way or the other
   Epoch epoch_;         // newest

@@ -225,6 +225,7 @@ TimePoint Core::State::time_of_submission(TimePoint wanted) const {
 NewEpoch Core::State::new_epoch_of(const Run& run, const IslandId& to) const {
   NewEpoch message{run.about.id,        run.epoch, run.lineage.committed(), islands.members_of(run.members), run.life.pauses_after(),
                    run.lineage.tokens()};
+  message.avoid = run.avoid;
   if (run.is_member(to)) {
     message.share = run.data.share(run.memberships.at(to).record.part);
   }

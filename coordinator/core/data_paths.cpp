@@ -342,6 +342,20 @@ DetourDecision DataPaths::detour_among(const Run& run, const std::vector<IslandI
   return decide_detour(broken);
 }
 
+PlaceCouples DataPaths::to_avoid(const std::vector<IslandId>& members) const {
+  const DetourInput input = detour_input(members);
+  PlaceCouples couples;
+  for (std::uint32_t a = 0; !input.apart.empty() && a < members.size(); ++a) {
+    for (std::uint32_t b = a + 1; b < members.size() && !steadiness_.restless(members[a], members); ++b) {
+      const auto& [first, second] = std::minmax(members[a], members[b]);
+      if (input.apart.contains({first, second}) && !steadiness_.restless(members[b], members) && couples.size() < kMaxPlaceCouples) {
+        couples.emplace_back(a, b);
+      }
+    }
+  }
+  return couples;
+}
+
 std::string DataPaths::why_apart(const IslandId& island, const std::vector<IslandId>& others) const {
   if (steadiness_.restless(island, others)) {
     return "its link " + rhythm_of(island, others);

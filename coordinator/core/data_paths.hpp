@@ -39,6 +39,9 @@ class DataPaths : protected Services {
   [[nodiscard]] std::vector<RelayedView> relayed_views(const Run& run) const;
   // How a round goes around the paths that do not pass, and who has to be left out.
   [[nodiscard]] DetourDecision detour_among(const Run& run, const std::vector<IslandId>& participants) const;
+  // The couples of these whose pairs are better drawn otherwise, at most kMaxPlaceCouples. An island whose own link comes and goes is no
+  // better off with anybody.
+  [[nodiscard]] PlaceCouples to_avoid(const std::vector<IslandId>& members) const;
   // An island that came and went is let in later.
   bool waits_for_steadiness(Run& run, Membership& membership);
   [[nodiscard]] std::string why_apart(const IslandId& island, const std::vector<IslandId>& others) const;

@@ -251,7 +251,8 @@ void Core::State::vacate(Run& run, Membership& membership, MembershipState state
 
 void Core::State::new_epoch(Run& run, const std::string& why) {
   run.epoch = run.epoch.next();
-  record(EpochRecord{run.about.id, run.epoch, now(), run.lineage.committed(), run.members, why});
+  run.avoid = run.rule->paths_to_avoid(run);
+  record(EpochRecord{run.about.id, run.epoch, now(), run.lineage.committed(), run.members, why, run.avoid});
   event(run.about.id, {}, "debug", "membership", "epoch " + std::to_string(run.epoch.value) + " of run " + run.about.name + ": " + why,
         {Field{"epoch", static_cast<std::int64_t>(run.epoch.value)},
          Field{"committed", static_cast<std::int64_t>(run.lineage.committed().value)}, Field{"members", islands.names_of(run.members)}});

@@ -22,6 +22,7 @@
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/not_measured.hpp"
+#include "transport/base/place_couples.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control/contribution_facts.hpp"
@@ -109,6 +110,7 @@ struct EpochRecord {
   Round committed;
   std::vector<IslandId> members;
   std::string why;
+  PlaceCouples avoid = {};  // of the members: paths that pairs are drawn around
   friend bool operator==(const EpochRecord&, const EpochRecord&) = default;
 };
 

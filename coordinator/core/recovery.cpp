@@ -82,6 +82,7 @@ void Recovery::recover_memberships(Recovered& recovered) {
     if (run != runs_.end() && value.epoch >= newest[value.run]) {
       newest[value.run] = value.epoch;
       run->second.members = std::move(value.members);
+      run->second.avoid = std::move(value.avoid);
     }
   }
 }

@@ -128,6 +128,7 @@ struct Run {
   Copies copies;
   std::map<IslandId, Membership> memberships;
   std::vector<IslandId> members;     // of the epoch, in order
+  PlaceCouples avoid;                // of these: paths that pairs are drawn around; other ones are another epoch
   std::optional<Schedule> schedule;  // of a run of rounds, where it is known before a trainer has declared its parameters
   TimePoint last_commit;
   TimePoint nobody_since;  // last arrival or loss, for a restore

@@ -216,13 +216,14 @@ Result<MembershipRecord> read_membership(const Statement& row) {
 // ----------------------------------------------------------------------------------------------------------- epochs
 
 Status write_row(Database& database, const EpochRecord& membership) {
-  return database.prepare("INSERT OR REPLACE INTO epochs(run, epoch, time_ms, committed, members, why) VALUES(?,?,?,?,?,?)")
+  return database.prepare("INSERT OR REPLACE INTO epochs(run, epoch, time_ms, committed, members, why, avoid) VALUES(?,?,?,?,?,?,?)")
       .bind(membership.run.text)
       .bind(membership.epoch.value)
       .bind(unix_ms(membership.time))
       .bind(membership.committed.value)
       .bind(ids_text(membership.members))
       .bind(membership.why)
+      .bind(dump(json(membership.avoid)))
       .run();
 }
 
@@ -238,6 +239,14 @@ Result<EpochRecord> read_epoch(const Statement& row) {
   }
   membership.members = *std::move(members);
   membership.why = row.text(5);
+  const json avoid = parse(row.text(6));
+  const auto is_place = [&](const json& place) { return place.is_number_unsigned() && place < membership.members.size(); };
+  for (const json& couple : avoid.is_array() ? avoid : json::array({json()})) {
+    if (!couple.is_array() || couple.size() != 2 || !std::ranges::all_of(couple, is_place)) {
+      return broken("epochs", "list of paths to avoid");
+    }
+    membership.avoid.emplace_back(couple[0].get<std::uint32_t>(), couple[1].get<std::uint32_t>());
+  }
   return membership;
 }
 

@@ -37,7 +37,7 @@ inline constexpr const char* kRunColumns =
 Result<RunRecord> read_run(const Statement& row);
 inline constexpr const char* kMembershipColumns = "run, island, part, state, cause, absences, offences, left_epoch";
 Result<MembershipRecord> read_membership(const Statement& row);
-inline constexpr const char* kEpochColumns = "run, epoch, time_ms, committed, members, why";
+inline constexpr const char* kEpochColumns = "run, epoch, time_ms, committed, members, why, avoid";
 Result<EpochRecord> read_epoch(const Statement& row);
 inline constexpr const char* kIslandColumns = "island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms";
 Result<IslandRecord> read_island(const Statement& row);

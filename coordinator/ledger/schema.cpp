@@ -27,7 +27,7 @@ constexpr std::array kTables = {
         "run, island"},
     Table{"epochs",
           "run TEXT NOT NULL, epoch INTEGER NOT NULL, time_ms INTEGER NOT NULL, committed INTEGER NOT NULL, members TEXT NOT NULL, "
-          "why TEXT NOT NULL",
+          "why TEXT NOT NULL, avoid TEXT NOT NULL DEFAULT '[]'",
           "run, epoch"},
     Table{"islands",
           "island TEXT NOT NULL, name TEXT NOT NULL, public_key TEXT NOT NULL, bulk_address TEXT NOT NULL, version TEXT NOT NULL, "

@@ -17,7 +17,7 @@
 namespace atl::coordinator {
 
 // Of the files that this program writes and reads (PRAGMA user_version). There is no way from another version: none was released.
-inline constexpr std::uint64_t kSchemaVersion = 16;
+inline constexpr std::uint64_t kSchemaVersion = 17;
 
 struct Table {
   std::string_view name;

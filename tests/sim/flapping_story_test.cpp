@@ -138,6 +138,52 @@ TEST_CASE(
   CHECK(cluster.checkers().failure().empty());
 }
 
+TEST_CASE("pairs are drawn around a path that is deaf for three of every six seconds, and over it again once it has been steady") {
+  const auto [islands, pace] = GENERATE(std::pair(4U, Pace::fixed), std::pair(5U, Pace::adaptive), std::pair(6U, Pace::adaptive));
+  const std::uint64_t steps = GENERATE(4U, 40U);
+  const Links ways = GENERATE(Links{{"i0", "i1"}, {"i1", "i0"}}, Links{{"i0", "i1"}});
+  Scenario scenario = calm_pairs(islands, 2, 100'000);
+  scenario.spec.strategy.pace = pace;
+  scenario.spec.strategy.inner_steps = steps;
+  scenario.spec.training.steps = steps * 100'000;
+  Cluster cluster(scenario);
+  std::size_t met = 0;    // over that path
+  std::size_t other = 0;  // that the island took with anybody else
+  const auto named = [&](std::size_t index) { return cluster.host(index).id(); };
+  cluster.lie(0, [&](Message& message) {
+    if (const auto* merged = std::get_if<Merged>(&message); merged != nullptr && !merged->partner.empty()) {
+      ++(merged->partner == named(1) ? met : other);
+    }
+  });
+  cluster.start();
+  cluster.run_for(minutes(1));
+  REQUIRE(cluster.view()->committed > Round(2));
+  const double usual = static_cast<double>(flap(cluster, {}, minutes(3), 3s, 3s)) / 3;
+  CHECK(met > 0);
+  const double first = 1 - static_cast<double>(flap(cluster, ways, minutes(1), 3s, 3s)) / usual;
+  const double second = 1 - static_cast<double>(flap(cluster, ways, minutes(1), 3s, 3s)) / usual;
+  const std::size_t epochs = cluster.view()->epoch.value;
+  met = 0;
+  other = 0;
+  const double later = 1 - static_cast<double>(flap(cluster, ways, minutes(4), 3s, 3s)) / (4 * usual);
+  INFO(islands << " islands, " << steps << " steps, " << ways.size() << " ways: lost " << 100 * first << " % and " << 100 * second
+               << " % in the first two minutes, then " << 100 * later << " %; met " << met << " times over the path, else " << other
+               << " times; " << told(cluster));
+  CHECK(second <= 0.1);
+  CHECK(later <= 0.1);
+  CHECK(met == 0);
+  CHECK(other > 10);
+  CHECK(cluster.view()->epoch.value == epochs);
+  CHECK(events(cluster, "island_left") == 0);
+  CHECK(told(cluster).find("comes and goes: there ") != std::string::npos);
+  cluster.run_for(minutes(8));
+  met = 0;
+  cluster.run_for(minutes(4));
+  CHECK(met > 0);
+  CHECK(cluster.view()->epoch.value == epochs + 1);
+  CHECK(cluster.checkers().failure().empty());
+}
+
 TEST_CASE("two islands alone go on over a path that comes and goes, as does a run that needs the island whose link it is") {
   const std::uint32_t islands = GENERATE(2U, 3U);
   Cluster cluster(rounds_of(islands, islands, 4));

@@ -65,7 +65,7 @@ TEST_CASE("every kind of record comes back as it was written, the newest of each
       2,
       Epoch(7)};
   EpochRecord old_epoch{RunId("r-1"), Epoch(1), kStart, Round(0), {IslandId("i-a")}, "first"};
-  EpochRecord epoch{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined"};
+  EpochRecord epoch{RunId("r-1"), Epoch(2), kStart, Round(4), {IslandId("i-a"), IslandId("i-b")}, "i-b joined", {{0, 1}}};
   IslandRecord island{IslandId("i-a"), "a", "key", "tcp://1.2.3.4:5", "0.1.0", "Linux", {"corpus", "x y"}, ~0ULL, kStart};
   {
     Ledger ledger = Ledger::open(directory.path()).value();

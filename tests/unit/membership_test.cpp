@@ -27,9 +27,10 @@ Invite invite() {
 TEST_CASE("a membership is announced when it changes, and not when it is told again") {
   Outbox out;
   Membership members(invite(), out);
-  CHECK_FALSE(members.use(Epoch(1), invite().members));
+  CHECK_FALSE(members.use(Epoch(1), invite().members, {}));
   CHECK(out.take().empty());
-  CHECK(members.use(Epoch(2), {member("b")}));
+  CHECK(members.use(Epoch(2), {member("b")}, {}));
+  CHECK_FALSE(members.use(Epoch(2), {member("b")}, {}));
   CHECK(members.epoch() == Epoch(2));
   CHECK_FALSE(members.includes(IslandId("a")));
   CHECK(members.islands() == std::vector<IslandId>{IslandId("b")});
@@ -42,7 +43,7 @@ TEST_CASE("a membership is announced when it changes, and not when it is told ag
   CHECK_FALSE(members.lists(Epoch(3)));
   CHECK_FALSE(members.advance(Epoch(3)));
   CHECK(members.islands() == std::vector<IslandId>{IslandId("b")});
-  CHECK_FALSE(members.use(Epoch(3), {member("b")}));
+  CHECK_FALSE(members.use(Epoch(3), {member("b")}, {}));
   CHECK(members.lists(Epoch(3)));
 }
 
@@ -51,7 +52,7 @@ TEST_CASE("readers are announced with the members, and forgotten when the offer 
   Membership members(invite(), out);
   members.heed(Serve{RunId("r-1"), "key", Round(1), true, "tcp://10.0.0.5:7701"});
   CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<agent::Reader>{{"key", "tcp://10.0.0.5:7701"}});
-  members.use(Epoch(2), invite().members);
+  members.use(Epoch(2), invite().members, {});
   CHECK(std::get<AllowPeers>(out.take().effects.front()).readers == std::vector<agent::Reader>{{"key", "tcp://10.0.0.5:7701"}});
   members.forget_readers();
   CHECK(std::get<AllowPeers>(out.take().effects.front()).readers.empty());

@@ -223,6 +223,25 @@ TEST_CASE("what is over a bound is not sent, and says what") {
   CHECK(encode(reply).error().code == Code::invalid_argument);
 }
 
+TEST_CASE("paths to avoid are couples of members, the smaller place first, in order and each once, and bounded") {
+  NewEpoch membership;
+  membership.members.resize(3);
+  for (const PlaceCouples& good : {PlaceCouples{}, {{0, 2}}, {{0, 1}, {0, 2}, {1, 2}}}) {
+    membership.avoid = good;
+    CHECK(there_and_back(membership) == Message(membership));
+  }
+  for (const PlaceCouples& bad : {PlaceCouples{{0, 3}}, {{1, 0}}, {{1, 1}}, {{0, 2}, {0, 1}}, {{0, 1}, {0, 1}}, {{0, 0xffffffff}}}) {
+    membership.avoid = bad;
+    CHECK(decode(encode(membership).value()).error().code == Code::corrupt);
+    Invite invite;
+    invite.members = membership.members;
+    invite.avoid = bad;
+    CHECK(decode(encode(invite).value()).error().code == Code::corrupt);
+  }
+  membership.avoid.assign(kMaxPlaceCouples + 1, {0, 1});
+  CHECK(encode(membership).error().code == Code::invalid_argument);
+}
+
 TEST_CASE("frames that are no message are corrupt") {
   CHECK(decode({}).error().code == Code::corrupt);
   CHECK(decode(as_bytes("hello, coordinator, here is some text that is no flatbuffer at all")).error().code == Code::corrupt);

@@ -2,6 +2,7 @@
 #include "strategies/pairing.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -247,6 +248,167 @@ TEST_CASE("pairing: where several sit out, each lap has everybody once", "[pairi
     for (std::size_t lap = 0; (lap + 1) * count <= out.size(); ++lap) {
       const auto first = out.begin() + static_cast<std::ptrdiff_t>(lap * count);
       REQUIRE(std::set<IslandId>(first, first + static_cast<std::ptrdiff_t>(count)).size() == count);
+    }
+  }
+}
+
+// ---- paths that are avoided
+
+namespace {
+
+std::size_t place_of(const std::vector<IslandId>& members, const IslandId& id) {
+  return static_cast<std::size_t>(std::find(members.begin(), members.end(), id) - members.begin());
+}
+
+// Whether all of these places, or all but one of an odd number, can be paired without an avoided couple: by trying everything.
+bool has_pairs(const std::vector<std::size_t>& left, const PlaceCouples& avoided) {
+  if (left.size() < 2) {
+    return true;
+  }
+  const auto without = [&](std::size_t a, std::size_t b) {
+    std::vector<std::size_t> rest;
+    std::copy_if(left.begin(), left.end(), std::back_inserter(rest), [&](std::size_t each) { return each != a && each != b; });
+    return rest;
+  };
+  for (std::size_t i = 1; i < left.size(); ++i) {
+    if (!contains(avoided, left[0], left[i]) && has_pairs(without(left[0], left[i]), avoided)) {
+      return true;
+    }
+  }
+  return left.size() % 2 == 1 && has_pairs(without(left[0], left[0]), avoided);
+}
+
+}  // namespace
+
+TEST_CASE("pairing: without a path to avoid, or with one between places that there are not, nothing is other than it was", "[pairing]") {
+  for (const std::size_t count : {2U, 5U, 8U}) {
+    const std::vector<IslandId> members = islands(count);
+    for (std::uint64_t round = 1; round <= 50; ++round) {
+      CHECK(pairing(4, Round(round), members, 2, {}) == pairing(4, Round(round), members));
+      CHECK(pairing(4, Round(round), members, 2, {{90, 91}}) == pairing(4, Round(round), members));
+    }
+  }
+}
+
+TEST_CASE("pairing: everybody has a partner over a path that is not avoided wherever that can be, of up to six members", "[pairing]") {
+  for (const std::size_t count : {2U, 3U, 4U, 5U, 6U}) {
+    const std::vector<IslandId> members = islands(count);
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> couples;
+    std::vector<std::size_t> all;
+    for (std::uint32_t b = 0; b < count; ++b) {
+      all.push_back(b);
+      for (std::uint32_t a = 0; a < b; ++a) {
+        couples.emplace_back(a, b);
+      }
+    }
+    for (std::size_t chosen = 0; chosen < std::size_t{1} << couples.size(); ++chosen) {
+      PlaceCouples avoided;
+      for (std::size_t i = 0; i < couples.size(); ++i) {
+        if ((chosen >> i & 1U) != 0) {
+          avoided.push_back(couples[i]);
+        }
+      }
+      std::sort(avoided.begin(), avoided.end());
+      const bool can_be = has_pairs(all, avoided);
+      const Round round(1 + chosen % 7);
+      std::set<IslandId> seen;
+      std::size_t over_avoided = 0;
+      const auto groups = pairing(9, round, members, 2, avoided);
+      for (const std::vector<IslandId>& group : groups) {
+        seen.insert(group.begin(), group.end());
+        over_avoided += group.size() == 2 && contains(avoided, place_of(members, group[0]), place_of(members, group[1])) ? 1U : 0U;
+      }
+      REQUIRE(seen.size() == count);
+      REQUIRE(groups.size() == (count + 1) / 2);
+      REQUIRE((over_avoided == 0) == can_be);
+      if (chosen % 64 == 0) {
+        for (const std::vector<IslandId>& group : groups) {
+          for (const IslandId& member : group) {
+            REQUIRE(group_of(member, 9, round, members, 2, avoided) == group);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("pairing: around avoided paths every matching that is left is equally likely", "[pairing]") {
+  struct Case {
+    std::size_t islands;
+    PlaceCouples avoided;
+    std::size_t matchings;
+    double chi_squared;  // of one degree of freedom less: below it with probability 0.999
+  };
+  // Of four 2 of 3 matchings are left; of six 12 of 15; of the complete bipartite graph of 4 and 4 there are 4! = 24.
+  PlaceCouples within;
+  for (std::uint32_t a = 0; a < 8; ++a) {
+    for (std::uint32_t b = a + 1; b < 8; ++b) {
+      if (a / 4 == b / 4) {
+        within.emplace_back(a, b);
+      }
+    }
+  }
+  for (const Case& one : {Case{4, {{0, 1}}, 2, 10.9}, Case{6, {{2, 5}}, 12, 31.3}, Case{8, within, 24, 49.8}}) {
+    CAPTURE(one.islands);
+    const std::vector<IslandId> members = islands(one.islands);
+    std::map<std::set<std::vector<IslandId>>, int> counts;
+    constexpr int kRounds = 12'000;
+    for (int round = 1; round <= kRounds; ++round) {
+      const auto groups = pairing(81, Round(static_cast<std::uint64_t>(round)), members, 2, one.avoided);
+      ++counts[{groups.begin(), groups.end()}];
+    }
+    REQUIRE(counts.size() == one.matchings);
+    const double expected = kRounds / static_cast<double>(one.matchings);
+    double chi_squared = 0;
+    for (const auto& [matching, count] : counts) {
+      chi_squared += (count - expected) * (count - expected) / expected;
+    }
+    CHECK(chi_squared < one.chi_squared);
+  }
+}
+
+TEST_CASE("pairing: of three whose first two do without their path the third meets both equally often, and groups avoid a path, too",
+          "[pairing]") {
+  const std::vector<IslandId> three = islands(3);
+  std::map<std::vector<IslandId>, int> met;
+  for (std::uint64_t round = 1; round <= 3000; ++round) {
+    for (const auto& group : pairing(5, Round(round), three, 2, {{0, 1}})) {
+      met[group] += group.size() == 2 ? 1 : 0;
+    }
+  }
+  CHECK(met[{three[0], three[1]}] == 0);
+  CHECK(met[{three[0], three[2]}] == Approx(1500).margin(80));
+  CHECK(met[{three[1], three[2]}] == Approx(1500).margin(80));
+  const std::vector<IslandId> seven = islands(7);
+  for (std::uint64_t round = 1; round <= 500; ++round) {
+    for (const auto& group : pairing(5, Round(round), seven, 3, {{0, 1}, {2, 6}})) {
+      const auto has = [&](std::size_t place) { return std::find(group.begin(), group.end(), seven[place]) != group.end(); };
+      CHECK_FALSE((has(0) && has(1)));
+      CHECK_FALSE((has(2) && has(6)));
+    }
+  }
+}
+
+// As many members as there are at most, with as many paths to avoid: milliseconds, and nobody meets over one.
+TEST_CASE("pairing: a hundred members go around five hundred paths", "[pairing]") {
+  const std::vector<IslandId> members = [] {
+    std::vector<IslandId> ids;
+    for (std::size_t i = 0; i < 100; ++i) {
+      ids.emplace_back("i" + std::to_string(i));
+    }
+    return ids;
+  }();
+  PlaceCouples avoided;
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    for (std::uint32_t step = 1; step <= 5; ++step) {
+      avoided.emplace_back(std::min(i, (i + 7 * step) % 100), std::max(i, (i + 7 * step) % 100));
+    }
+  }
+  std::sort(avoided.begin(), avoided.end());
+  for (std::uint64_t round = 1; round <= 100; ++round) {
+    for (const auto& group : pairing(6, Round(round), members, 2, avoided)) {
+      REQUIRE(group.size() == 2);
+      REQUIRE_FALSE(contains(avoided, place_of(members, group[0]), place_of(members, group[1])));
     }
   }
 }

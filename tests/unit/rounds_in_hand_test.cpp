@@ -192,4 +192,30 @@ TEST_CASE("an island remembers whom it met, and what norms contributions usually
   CHECK(partners.weight() == 1);
 }
 
+TEST_CASE("an island is ahead of the others once most of them, and two at least, were too far behind since it met anybody") {
+  const auto behind = [](Partners& partners, std::uint64_t number, const char* who, const char* met = "") {
+    RoundInHand round(RunId("r-1"), Round(number), 0);
+    round.begin_exchange(Attempt(1), Epoch(2));
+    ExchangeDone done;
+    done.round = Round(number);
+    done.behind = IslandId(who);
+    done.partner = IslandId(met);
+    partners.note(round, done);
+  };
+  Partners of_five(10);
+  behind(of_five, 1, "b");
+  behind(of_five, 2, "b");
+  CHECK_FALSE(of_five.ahead_of_most(4));  // a slow one
+  behind(of_five, 3, "c");
+  CHECK_FALSE(of_five.ahead_of_most(4));  // half are slow
+  behind(of_five, 4, "");                 // sat out
+  behind(of_five, 5, "d");
+  CHECK(of_five.ahead_of_most(4));
+  behind(of_five, 6, "", "e");
+  CHECK_FALSE(of_five.ahead_of_most(4));
+  Partners of_two(10);
+  behind(of_two, 1, "b");
+  CHECK_FALSE(of_two.ahead_of_most(1));  // who of two is slow, nobody can say
+}
+
 }  // namespace of_rounds_in_hand_test

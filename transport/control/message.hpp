@@ -21,6 +21,7 @@
 #include "transport/base/generation.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/not_measured.hpp"
+#include "transport/base/place_couples.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
 #include "transport/control/contribution_facts.hpp"
@@ -338,7 +339,8 @@ struct Invite {
   // Which of the coordinator's attempts at letting this island in: no two have the same number. What was said to an earlier one may
   // come after it, and must not end it.
   std::uint64_t entry = 0;
-  DataShare share = {};  // what its part is made of
+  DataShare share = {};     // what its part is made of
+  PlaceCouples avoid = {};  // as in NewEpoch
   friend bool operator==(const Invite&, const Invite&) = default;
 };
 
@@ -351,6 +353,7 @@ struct NewEpoch {
   std::optional<Round> pause_after;     // the run is being paused after this round
   std::uint64_t tokens = 0;             // of the run, that are committed
   std::optional<DataShare> share = {};  // what the receiver's part of the data is made of; nothing: it is no member
+  PlaceCouples avoid = {};              // of the members: whose path comes and goes or does not pass, so that pairs are drawn around it
   friend bool operator==(const NewEpoch&, const NewEpoch&) = default;
 };
 

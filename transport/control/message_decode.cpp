@@ -362,6 +362,20 @@ class Decoder {
     });
   }
 
+  PlaceCouples couples(const flatbuffers::Vector<std::uint32_t>* items, const flatbuffers::Vector<flatbuffers::Offset<wire::Member>>* of) {
+    const std::vector<std::uint32_t> places = numbers(items);
+    PlaceCouples couples;
+    for (std::size_t i = 0; i + 1 < places.size(); i += 2) {
+      couples.emplace_back(places[i], places[i + 1]);
+    }
+    const std::size_t count = of == nullptr ? 0 : of->size();
+    const auto is_none = [&](const auto& couple) { return couple.first >= couple.second || couple.second >= count; };
+    if (places.size() % 2 != 0 || std::ranges::any_of(couples, is_none) || !std::ranges::is_sorted(couples, std::ranges::less_equal())) {
+      fail("an impossible list of paths to avoid");
+    }
+    return couples;
+  }
+
   // parts
   Error get(const wire::Error* e) { return e == nullptr ? Error{Code::internal, ""} : Error{code(e->code()), text(e->why())}; }
   std::optional<Error> maybe(const wire::Error* e) { return e == nullptr ? std::nullopt : std::optional<Error>(get(e)); }
@@ -546,7 +560,7 @@ class Decoder {
   Invite get(const wire::Invite& m) {
     return Invite{run(m.run()),         json(m.spec()),       epoch(m.epoch()),   m.part(),
                   start_from(m.from()), round(m.committed()), digest(m.digest()), members(m.members()),
-                  amount(m.position()), count(m.entry()),     share(m.share())};
+                  amount(m.position()), count(m.entry()),     share(m.share()),   couples(m.avoid(), m.members())};
   }
   NewEpoch get(const wire::NewEpoch& m) {
     return NewEpoch{run(m.run()),
@@ -555,7 +569,8 @@ class Decoder {
                     members(m.members()),
                     m.pause_after() > 0 ? std::optional(round(m.pause_after())) : std::nullopt,
                     count(m.tokens()),
-                    m.share() == nullptr ? std::nullopt : std::optional(share(m.share()))};
+                    m.share() == nullptr ? std::nullopt : std::optional(share(m.share())),
+                    couples(m.avoid(), m.members())};
   }
   Exchange get(const wire::Exchange& m) {
     return Exchange{

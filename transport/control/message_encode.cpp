@@ -161,6 +161,14 @@ class Encoder {
     return list(items, field, [this](const Member& member) { return put(member); });
   }
 
+  ListOffset<std::uint32_t> couples(const PlaceCouples& couples) {
+    std::vector<std::uint32_t> places;
+    for (const auto& [a, b] : couples) {
+      places.insert(places.end(), {a, b});
+    }
+    return list(places, "the list of paths to avoid", [](std::uint32_t place) { return place; });
+  }
+
   static wire::Code code(Code value) { return static_cast<wire::Code>(value); }
   Offset<wire::Error> put(const Error& error) { return wire::CreateError(builder_, code(error.code), text(error.why)); }
   Offset<wire::Error> put(const std::optional<Error>& error) { return error ? put(*error) : Offset<wire::Error>(); }
@@ -320,11 +328,12 @@ class Encoder {
   Offset<wire::Invite> put(const Invite& m) {
     return wire::CreateInvite(builder_, name(m.run), json(m.spec, "the run's specification"), m.epoch.value, m.part,
                               static_cast<wire::StartFrom>(m.from), m.committed.value, DigestField(m.digest).get(),
-                              members(m.members, "the list of members"), m.position, m.entry, put(m.share));
+                              members(m.members, "the list of members"), m.position, m.entry, put(m.share), couples(m.avoid));
   }
   Offset<wire::NewEpoch> put(const NewEpoch& m) {
     return wire::CreateNewEpoch(builder_, name(m.run), m.epoch.value, m.committed.value, members(m.members, "the list of members"),
-                                m.pause_after.value_or(Round(0)).value, m.tokens, m.share ? put(*m.share) : Offset<wire::DataShare>());
+                                m.pause_after.value_or(Round(0)).value, m.tokens, m.share ? put(*m.share) : Offset<wire::DataShare>(),
+                                couples(m.avoid));
   }
   Offset<wire::Exchange> put(const Exchange& m) {
     const auto islands = list(m.members, "the list of members", [this](const IslandId& island) { return name(island); });

@@ -52,8 +52,8 @@ void Rule::restore(const Invite& message) {
   read_checkpoint(message);
 }
 
-void Rule::use_epoch(Epoch epoch, const std::vector<Member>& members) {
-  if (run->members.use(epoch, members)) {
+void Rule::use_epoch(Epoch epoch, const std::vector<Member>& members, const PlaceCouples& avoid) {
+  if (run->members.use(epoch, members, avoid)) {
     on_epoch();
   }
 }
@@ -69,7 +69,7 @@ void Rule::on_new_epoch(const NewEpoch& message) {
   const bool newer = message.epoch > run->members.epoch();
   run->life.heed(message.pause_after);
   run->trainer.hear_tokens(message.tokens);
-  use_epoch(message.epoch, message.members);
+  use_epoch(message.epoch, message.members, message.avoid);
   if (message.share && message.epoch >= run->members.epoch()) {
     deal(*message.share);
   }
@@ -107,7 +107,7 @@ void Rule::become_active() {
 }
 
 void Rule::begin_from_seed(const Invite& message, bool newer) {
-  use_epoch(message.epoch, message.members);
+  use_epoch(message.epoch, message.members, message.avoid);
   if (!run->outer.held() && (newer || !run->life.active())) {
     run->outer.begin_anew();
     run->life.enter();
@@ -119,7 +119,7 @@ void Rule::begin_from_seed(const Invite& message, bool newer) {
 void Rule::go_on_from_checkpoint(const Invite& message, bool newer) {
   const bool anew = !run->life.active() || newer;
   if (anew) {
-    use_epoch(message.epoch, message.members);
+    use_epoch(message.epoch, message.members, message.avoid);
   }
   if (has_gone_on()) {
     return;  // repeated
@@ -134,7 +134,7 @@ void Rule::go_on_from_checkpoint(const Invite& message, bool newer) {
 
 void Rule::copy_from_peers(const Invite& message, bool newer) {
   if (!run->life.active() || newer) {
-    use_epoch(message.epoch, message.members);
+    use_epoch(message.epoch, message.members, message.avoid);
     take_part(message);
     join();
   }

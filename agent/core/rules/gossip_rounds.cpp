@@ -45,8 +45,12 @@ std::vector<IslandId> GossipRounds::group_in(Round round) const {
   if (!run->members.includes(island())) {
     return {};
   }
-  return group_of(island(), run->terms.spec.seed, round, run->members.islands(), run->terms.composition.group_size);
+  return group_of(island(), run->terms.spec.seed, round, run->members.islands(), run->terms.composition.group_size, run->members.avoid());
 }
+
+// A round that is taken alone costs less time than one that is met, so an island to which nobody came for a while may be ahead of all. Who
+// is ahead takes no step alone for that others are behind: it would stay ahead, and never meet anybody again.
+bool GossipRounds::is_ahead() const { return partners_.ahead_of_most(run->members.members().size() - 1); }
 
 // The next round's partner is known: the outer parameters travel while the trainer works.
 void GossipRounds::prepare_next() {
@@ -57,7 +61,7 @@ void GossipRounds::prepare_next() {
   const Result<RoundPlan> plan = run->trainer.schedule()->round_at(next);
   std::vector<IslandId> group = group_in(next);
   if (plan && group.size() > 1) {
-    effect(PreparePair{run->terms.id, run->members.epoch(), next, plan->fragment, std::move(group)});
+    effect(PreparePair{run->terms.id, run->members.epoch(), next, plan->fragment, std::move(group), is_ahead()});
   }
 }
 
@@ -69,7 +73,7 @@ void GossipRounds::meet_partner(RoundInHand& round) {
     guard.usual = std::max(guard.usual, round.facts().norm);  // what both islands do is no offence
   }
   effect(MeetPartner{run->terms.id, run->members.epoch(), number, round.attempt(), round.fragment(), group_in(number),
-                     now + run->terms.spec.islands.deadline, guard, round.withdrawn()});
+                     now + run->terms.spec.islands.deadline, guard, round.withdrawn(), is_ahead()});
 }
 
 // Its own contribution does not count: the partner goes alone, and this island goes on from the outer state that it has.
@@ -190,7 +194,7 @@ void GossipRounds::drive() {
 bool GossipRounds::starts_over() const { return !run->outer.held() && run->outer.from() != StartFrom::scratch; }
 
 void GossipRounds::go_on_from_memory(const Invite& message) {
-  use_epoch(message.epoch, message.members);
+  use_epoch(message.epoch, message.members, message.avoid);
   const CommittedState& outer = run->outer;
   if (outer.catching_up()) {
     return;  // an older order: it takes over another's state

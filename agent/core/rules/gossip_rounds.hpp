@@ -40,6 +40,7 @@ class GossipRounds final : public OwnStateRounds {
  private:
   [[nodiscard]] std::optional<PairWord> word_on(Epoch epoch, Round round);
   [[nodiscard]] std::vector<IslandId> group_in(Round round) const;
+  [[nodiscard]] bool is_ahead() const;
   void meet_partner(RoundInHand& round);
   void reject_own(RoundInHand& round, const Error& error);
 

@@ -60,7 +60,7 @@ void OwnStateRounds::read_checkpoint(const Invite& message) { effect(LoadCheckpo
 bool OwnStateRounds::has_gone_on() const { return run->life.active(); }
 
 void OwnStateRounds::go_on_from_memory(const Invite& message) {
-  use_epoch(message.epoch, message.members);
+  use_epoch(message.epoch, message.members, message.avoid);
   if (!run->outer.held()) {
     return;
   }

@@ -28,12 +28,18 @@ class Partners {
 
   void publish(std::uint64_t tokens) { tokens_ += tokens; }
   void reject(std::uint64_t tokens) { tokens_ -= std::min(tokens_, tokens); }
+  // Most of so many others, two at least, were too far behind to wait for since this island last met anybody.
+  [[nodiscard]] bool ahead_of_most(std::size_t others) const { return behind_.size() >= 2 && 2 * behind_.size() > others; }
   // What came of a round.
   void note(const RoundInHand& round, const ExchangeDone& event) {
     if (!round.withdrawn()) {
       norms_.add(round.fragment(), round.facts().norm);
     }
+    if (!event.behind.empty()) {
+      behind_.insert(event.behind);
+    }
     if (!event.partner.empty()) {
+      behind_.clear();
       met_.emplace(round.group_epoch(), event.round);
       for (const double norm : event.norms) {
         norms_.add(round.fragment(), norm);
@@ -44,6 +50,7 @@ class Partners {
  private:
   double norm_factor_;
   std::set<std::pair<Epoch, Round>> met_;
+  std::set<IslandId> behind_;
   std::uint64_t tokens_ = 0;
   UsualNorms norms_;  // of contributions that counted, its own and those that it met
 };

@@ -211,7 +211,7 @@ class Rule {
   virtual void on_dropped() {}
 
   void agree_on_initial(const Digest& digest);
-  void use_epoch(Epoch epoch, const std::vector<Member>& members);
+  void use_epoch(Epoch epoch, const std::vector<Member>& members, const PlaceCouples& avoid);
   void advance_epoch(Epoch epoch);
   void take_part(const Invite& message);
   void note_word();  // that of the coordinator of now

@@ -84,7 +84,7 @@ void SharedRounds::be_invited_again() {
 }
 
 void SharedRounds::go_on_from_memory(const Invite& message) {
-  use_epoch(message.epoch, message.members);
+  use_epoch(message.epoch, message.members, message.avoid);
   const CommittedState& outer = run->outer;
   if (outer.held() && outer.committed() == message.committed) {
     take_part(message);

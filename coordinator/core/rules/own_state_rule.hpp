@@ -82,6 +82,7 @@ class GossipRule : public OwnStateRule {
   void advance(Run& run) override;
   Status pause(Run& run) override;
   [[nodiscard]] bool may_end_early(const Run& run) const override { return !merging(run); }
+  [[nodiscard]] PlaceCouples paths_to_avoid(const Run& run) const override;
 
  protected:
   void on_merged_newer(Run& run, Membership& membership, const Merged& message) override;
@@ -92,6 +93,7 @@ class GossipRule : public OwnStateRule {
   [[nodiscard]] bool merging(const Run& run) const;
   void note_pair_round(Run& run, Membership& membership, const Merged& message);
   void advance_pair_joins(Run& run);
+  void draw_around_paths(Run& run);
   bool restore_merged(Run& run);
   [[nodiscard]] OwnCopies own_copies(const Run& run) const;
   void restore_own(Run& run);

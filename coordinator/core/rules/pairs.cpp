@@ -55,6 +55,21 @@ void GossipRule::come_to(Run& run, Membership& membership, const CaughtUp& messa
   }
 }
 
+// The merges at the end go around paths by themselves.
+PlaceCouples GossipRule::paths_to_avoid(const Run& run) const {
+  return merging(run) ? PlaceCouples() : core_.data_paths.to_avoid(run.members);
+}
+
+// Whom an island meets is a function of what it was told with its epoch: other paths to avoid are an epoch of their own.
+void GossipRule::draw_around_paths(Run& run) {
+  if (const std::optional<TimePoint> change = core_.data_paths.paths().next_change(now())) {
+    wake_at(*change);
+  }
+  if (!run.members.empty() && paths_to_avoid(run) != run.avoid) {
+    core_.new_epoch(run, "its pairs avoid other paths than before");
+  }
+}
+
 // What the round brought on an island; once all have reported it, how far they are apart.
 void GossipRule::note_pair_round(Run& run, Membership& membership, const Merged& message) {
   membership.progress.progressed = now();
@@ -285,6 +300,7 @@ void GossipRule::advance(Run& run) {
   }
   advance_pair_joins(run);
   advance_alone(run, false);
+  draw_around_paths(run);
   if (run.members.empty() && !run.life.over() && !ended) {
     restore_own(run);
   }

@@ -18,6 +18,7 @@ void RoundRule::invite(Run& run, Membership& membership) {
   message.committed = membership.entry.from_checkpoint() ? membership.entry.assigned() : run.lineage.committed();
   message.digest = digest_at(run, membership, message.committed);
   message.members = islands_.members_of(run.members);
+  message.avoid = run.avoid;
   message.position = position_of(run, message.part, message.committed);
   message.entry = membership.entry.number();
   membership.entry.invited_in(run.epoch);

@@ -74,6 +74,8 @@ class Rule : protected Services {
   virtual void on_admitted(Run&) {}
   // There is a new epoch. Its members have not been told.
   virtual void on_epoch(Run&) {}
+  // Which paths the members of the epoch that begins do without where they can, of those that do not pass or come and go.
+  [[nodiscard]] virtual PlaceCouples paths_to_avoid(const Run&) const { return {}; }
   // A member has another address; the others were told.
   virtual void on_moved(Run&, const std::string& /*why*/) {}
   // An island that was asked to leave has nothing in hand that others wait for.
