@@ -131,16 +131,16 @@ void SyncEngine::State::set_peers() {
   }
 }
 
-void SyncEngine::State::way_changed(const IslandId& peer, const std::optional<std::string>& way) {
+void SyncEngine::State::way_changed(const IslandId& peer, const std::optional<Way>& way) {
   if (way) {
     ways.insert_or_assign(peer, *way);
   } else {
     ways.erase(peer);
   }
   WaysChanged changed;
-  for (const auto& [island, relay] : ways) {
+  for (const auto& [island, chosen] : ways) {
     if (changed.ways.peers.size() < kMaxListItems) {
-      changed.ways.peers.push_back({island, relay});
+      changed.ways.peers.push_back({island, chosen});
     }
   }
   answers.emplace_back(std::move(changed));

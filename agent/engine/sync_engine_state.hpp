@@ -172,7 +172,7 @@ struct SyncEngine::State final : PieceReceiver {
   void gone(TimePoint at, const IslandId& from, const Gone& gone) override;
   void connected(TimePoint at, const IslandId& peer) override;
   void asked_over(const IslandId& peer, unsigned connections) override { wants.paths->to(peer)->asked_over(connections); }
-  void way_changed(const IslandId& peer, const std::optional<std::string>& way) override;
+  void way_changed(const IslandId& peer, const std::optional<Way>& way) override;
   Transfer* reader_of(const BlobId& blob);
 
   // ---- what goes on beside the commands
@@ -292,8 +292,8 @@ struct SyncEngine::State final : PieceReceiver {
   EngineSettings settings;
   std::unique_ptr<BulkLink> link;
   std::shared_ptr<ReceiveBuffers> buffers = std::make_shared<ReceiveBuffers>();  // of what exchanges received
-  WantSettings wants;                    // windows that follow the paths, and what was learned of them
-  std::map<IslandId, std::string> ways;  // to those that are connected: the relay's name, or empty
+  WantSettings wants;            // windows that follow the paths, and what was learned of them
+  std::map<IslandId, Way> ways;  // to those that are connected
   std::vector<EngineAnswer> answers;
   std::map<RunId, OpenedRun> runs;
   std::map<RunId, Error> unopened;

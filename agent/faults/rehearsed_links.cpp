@@ -36,7 +36,7 @@ class CorruptingReceiver final : public PieceReceiver {
   void gone(TimePoint now, const IslandId& from, const Gone& gone) override { inner_.gone(now, from, gone); }
   void connected(TimePoint now, const IslandId& peer) override { inner_.connected(now, peer); }
   void asked_over(const IslandId& peer, unsigned connections) override { inner_.asked_over(peer, connections); }
-  void way_changed(const IslandId& peer, const std::optional<std::string>& way) override { inner_.way_changed(peer, way); }
+  void way_changed(const IslandId& peer, const std::optional<Way>& way) override { inner_.way_changed(peer, way); }
 
  private:
   PieceReceiver& inner_;

@@ -39,6 +39,7 @@ struct AgentOptions {
   std::string bind;         // of the bulk link; empty: own_port.hpp says; any port of loopback if the coordinator is there
   std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
   bool insecure = false;    // plain links; loopback only
+  bool hole_punching = true;
   DataPermissions data;
   std::vector<std::string> copies;  // places like s3://bucket/prefix where runs may keep copies of checkpoints, and below
   StoreCredentials store;           // for those

@@ -153,7 +153,7 @@ Finding verdict_on(const std::vector<IslandReach>& reaches) {
 // Between which connected islands data pass, as they have found themselves.
 void look_at_paths(const json& islands, std::vector<Finding>& findings) {
   std::size_t passing = 0;
-  std::map<std::string, std::size_t> over;  // relays
+  std::map<std::string, std::size_t> over;  // relays, or punched
   const auto address_of = [&](const std::string& name) {
     for (const json& island : list_at(islands, "islands")) {
       if (text_at(island, "name") == name && flag_at(island, "connected")) {
@@ -169,7 +169,7 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
       const std::string from = text_at(path, "from");
       if (flag_at(path, "passes")) {
         ++passing;
-        if (const std::string way = text_at(path, "way"); way.starts_with("relay ")) {
+        if (const std::string way = text_at(path, "way"); way.starts_with("relay ") || way == "punched") {
           ++over[way];
         }
       } else if (const std::string address = address_of(from); !address.empty()) {
@@ -183,7 +183,8 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
   }
   std::string relayed;
   for (const auto& [relay, directions] : over) {
-    relayed += ", " + std::to_string(directions) + " of them over " + printable(relay, 80);
+    relayed +=
+        ", " + std::to_string(directions) + " of them " + (relay == "punched" ? "through punched holes" : "over " + printable(relay, 80));
   }
   if (passing > 0 && !broken) {
     findings.push_back({"paths", Health::good,

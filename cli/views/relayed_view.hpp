@@ -1,4 +1,4 @@
-// The pairs of a run's islands whose data go over a relay: what `status` shows beside the run.
+// The pairs of a run's islands whose data do not go directly: what `status` shows beside the run.
 // Threads: pure.
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace atl {
 
-// Of the document's "run", a line for each pair: "reef and shoal exchange over relay frankfurt, 45 Mbit/s". None: all exchange directly.
+// Of the document's "run", a line for each pair: "reef and shoal exchange over relay frankfurt, 45 Mbit/s", or "through punched holes".
+// None: all exchange directly.
 std::vector<std::string> relayed_lines(const nlohmann::json& run);
 
 }  // namespace atl

@@ -184,8 +184,7 @@ json trainer_document(const std::string& name, const std::string& settings) {
                       : json{{"name", name}, {"settings", settings.empty() ? json::object() : json::parse(settings, nullptr, false)}};
 }
 
-// "direct", or "relay NAME".
-json way_text(const std::optional<std::string>& way) { return !way ? json() : json(way->empty() ? "direct" : "relay " + *way); }
+json way_text(const std::optional<Way>& way) { return way ? json(to_string(*way)) : json(); }
 
 json paths_document(const std::vector<PathView>& paths) {
   json list = json::array();
@@ -203,16 +202,24 @@ json paths_document(const std::vector<PathView>& paths) {
   return list;
 }
 
-// Measured, or of the last exchange where two islands alone exchange.
-json relayed_document(const std::vector<RelayedView>& relayed, std::size_t islands, const std::map<IslandId, LinkRate>& rates) {
+// The pairs that exchange over a relay, or those that punched. The rate: measured, or of the last exchange where two islands alone
+// exchange.
+json indirect_document(const std::vector<IndirectView>& pairs, bool punched, std::size_t islands,
+                       const std::map<IslandId, LinkRate>& rates) {
   json list = json::array();
-  for (const RelayedView& pair : relayed) {
+  for (const IndirectView& pair : pairs) {
+    if (pair.way.punched != punched) {
+      continue;
+    }
     double rate = 8 * pair.bytes_per_second;
     if (const auto one = rates.find(pair.a); rate == 0 && islands == 2 && one != rates.end()) {
       rate = std::min(one->second.up_bits_per_second, one->second.down_bits_per_second);
     }
-    list.push_back(
-        {{"islands", {pair.name_of_a, pair.name_of_b}}, {"relay", pair.relay}, {"bits_per_second", rate > 0 ? number(rate) : json()}});
+    json row = {{"islands", {pair.name_of_a, pair.name_of_b}}, {"bits_per_second", rate > 0 ? number(rate) : json()}};
+    if (!punched) {
+      row["relay"] = pair.way.relay;
+    }
+    list.push_back(std::move(row));
   }
   return list;
 }
@@ -332,7 +339,8 @@ Result<json> Requests::run_document(const RunView& run, const std::map<IslandId,
               {"reason", reason},
               {"waiting_for", std::move(waiting_for)},
               {"unsteady", unsteady_document(run.unsteady)},
-              {"relayed", relayed_document(run.relayed, run.memberships.size(), rates_)},
+              {"relayed", indirect_document(run.indirect, false, run.memberships.size(), rates_)},
+              {"punched", indirect_document(run.indirect, true, run.memberships.size(), rates_)},
               {"reason_since_unix_ms", since_known ? json(unix_ms(run.reason.since)) : json()},
               {"reason_until_unix_ms", since_known ? time(run.reason.until) : json()},
               {"round", run.committed.value},

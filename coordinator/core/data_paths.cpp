@@ -128,39 +128,45 @@ void DataPaths::hear(const IslandId& island, const PathReport& message) {
 
 void DataPaths::hear(const IslandId& island, const Ways& message) {
   Paths::WaysOfIsland ways;
-  for (const PeerWay& way : message.peers) {
-    if (way.peer != island && islands_.alive(way.peer)) {
-      const std::string relay = bounded(way.relay, 64);
-      note_way(island, way.peer, relay);
-      ways.insert_or_assign(way.peer, relay);
+  for (PeerWay said : message.peers) {
+    if (said.peer != island && islands_.alive(said.peer)) {
+      said.way.relay = bounded(said.way.relay, 64);
+      note_way(island, said.peer, said.way);
+      ways.insert_or_assign(said.peer, std::move(said.way));
     }
   }
   paths_.goes(island, std::move(ways));
 }
 
 // Told once of the two: both say it.
-void DataPaths::note_way(const IslandId& island, const IslandId& peer, const std::string& relay) {
-  const std::optional<std::string> before = paths_.way(island, peer);
-  if (before == relay || paths_.way(peer, island) == relay || (relay.empty() && before.value_or("").empty())) {
+void DataPaths::note_way(const IslandId& island, const IslandId& peer, const Way& way) {
+  const auto as_before = [&](const std::optional<Way>& other) { return other && to_string(*other) == to_string(way); };
+  const std::optional<Way> before = paths_.way(island, peer);
+  if (as_before(before) || as_before(paths_.way(peer, island)) || (way.is_direct() && before.value_or(Way()).is_direct())) {
     return;
   }
+  const std::string why = way.relay.empty() ? "" : text_of(way.not_punched, islands_.name_of(island), islands_.name_of(peer));
   const Run* run = common_run(island, peer);
   event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_way",
         "data between islands " + std::min(islands_.name_of(island), islands_.name_of(peer)) + " and " +
-            std::max(islands_.name_of(island), islands_.name_of(peer)) + " go " + (relay.empty() ? "directly" : "over relay " + relay));
+            std::max(islands_.name_of(island), islands_.name_of(peer)) + " go " +
+            (way.punched       ? "through a hole that both punched into their routers"
+             : way.is_direct() ? "directly"
+                               : "over " + to_string(way)) +
+            (why.empty() ? "" : "; no hole is punched: " + why));
 }
 
-std::vector<RelayedView> DataPaths::relayed_views(const Run& run) const {
-  std::map<std::pair<IslandId, IslandId>, std::string> relayed;
+std::vector<IndirectView> DataPaths::indirect_views(const Run& run) const {
+  std::map<std::pair<IslandId, IslandId>, Way> indirect;
   for (const IslandId& island : run.members) {
-    for (const auto& [peer, relay] : paths_.ways_of(island)) {
-      if (!relay.empty() && run.is_member(peer) && islands_.alive(island) && islands_.alive(peer)) {
-        relayed.emplace(std::minmax(island, peer), relay);
+    for (const auto& [peer, way] : paths_.ways_of(island)) {
+      if (!way.is_direct() && run.is_member(peer) && islands_.alive(island) && islands_.alive(peer)) {
+        indirect.emplace(std::minmax(island, peer), way);
       }
     }
   }
-  std::vector<RelayedView> views;
-  for (const auto& [ends, relay] : relayed) {
+  std::vector<IndirectView> views;
+  for (const auto& [ends, way] : indirect) {
     const auto& [a, b] = ends;
     const MeasuredPath* there = paths_.measurement(a, b);
     const MeasuredPath* back = paths_.measurement(b, a);
@@ -168,7 +174,7 @@ std::vector<RelayedView> DataPaths::relayed_views(const Run& run) const {
     const bool in_order = islands_.name_of(a) < islands_.name_of(b);
     const IslandId& first = in_order ? a : b;
     const IslandId& second = in_order ? b : a;
-    views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), relay, rate});
+    views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), way, rate});
   }
   return views;
 }

@@ -35,8 +35,8 @@ class DataPaths : protected Services {
   // What changed with time: paths that pass again, or have been steady for long enough. At each look at all runs.
   void settle();
   [[nodiscard]] std::vector<UnsteadyView> unsteady_views(const Run& run) const;
-  // The pairs of a run's islands whose data go over a relay.
-  [[nodiscard]] std::vector<RelayedView> relayed_views(const Run& run) const;
+  // The pairs of a run's islands whose data do not go directly.
+  [[nodiscard]] std::vector<IndirectView> indirect_views(const Run& run) const;
   // How a round goes around the paths that do not pass, and who has to be left out.
   [[nodiscard]] DetourDecision detour_among(const Run& run, const std::vector<IslandId>& participants) const;
   // The couples of these whose pairs are better drawn otherwise, at most kMaxPlaceCouples. An island whose own link comes and goes is no
@@ -57,7 +57,7 @@ class DataPaths : protected Services {
   Result<std::uint32_t> measure(Duration each);
 
  private:
-  void note_way(const IslandId& island, const IslandId& peer, const std::string& relay);
+  void note_way(const IslandId& island, const IslandId& peer, const Way& way);
   // What can be done that data pass between two islands, for people.
   [[nodiscard]] std::string remedy_for(const IslandId& a, const IslandId& b) const;
   void note_available(const IslandId& reader, const IslandId& from, const Availability& available);

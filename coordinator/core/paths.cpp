@@ -98,7 +98,7 @@ const Paths::WaysOfIsland& Paths::ways_of(const IslandId& island) const {
   return found == ways_.end() ? kNone : found->second;
 }
 
-std::optional<std::string> Paths::way(const IslandId& island, const IslandId& peer) const {
+std::optional<Way> Paths::way(const IslandId& island, const IslandId& peer) const {
   const WaysOfIsland& ways = ways_of(island);
   const auto found = ways.find(peer);
   return found == ways.end() ? std::nullopt : std::optional(found->second);
@@ -121,6 +121,25 @@ std::optional<TimePoint> Paths::next_change(TimePoint now) const {
     }
   }
   return next;
+}
+
+std::string text_of(NotPunched why, const std::string& island, const std::string& peer) {
+  const auto symmetric = [](const std::string& name) {
+    return "the router of island " + name + " gives each connection another port (a symmetric NAT)";
+  };
+  switch (why) {
+    case NotPunched::not_tried:
+      return "";
+    case NotPunched::own_router:
+      return symmetric(island);
+    case NotPunched::peers_router:
+      return symmetric(peer);
+    case NotPunched::nothing_came:
+      return "both dialled at the same moment, and the router of one of them let nothing in";
+    case NotPunched::switched_off:
+      return "island " + island + " was started with --no-hole-punching";
+  }
+  return "";
 }
 
 DetourDecision decide_detour(const DetourInput& input) {

@@ -15,6 +15,7 @@
 
 #include "transport/base/ids.hpp"
 #include "transport/base/time.hpp"
+#include "transport/control/way.hpp"
 
 namespace atl::coordinator {
 
@@ -36,12 +37,12 @@ class Paths {
   void passed(const IslandId& reader, const IslandId& from, TimePoint now) { passed_[{reader, from}] = now; }
   // Data came when the reader tried the path, which it told at `since` or later.
   [[nodiscard]] bool passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const;
-  // To whom an island is connected, each over this relay or directly (""). Those of now take the place of those before.
-  using WaysOfIsland = std::map<IslandId, std::string>;
+  // To whom an island is connected, and how. Those of now take the place of those before.
+  using WaysOfIsland = std::map<IslandId, Way>;
   void goes(const IslandId& island, WaysOfIsland ways) { ways_[island] = std::move(ways); }
   [[nodiscard]] const WaysOfIsland& ways_of(const IslandId& island) const;
   // Nothing: it is not connected, as far as is known.
-  [[nodiscard]] std::optional<std::string> way(const IslandId& island, const IslandId& peer) const;
+  [[nodiscard]] std::optional<Way> way(const IslandId& island, const IslandId& peer) const;
   void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
   // It was lost, or is another process: what was found of its paths may have been its own doing.
   void forgive(const IslandId& island, TimePoint now);
@@ -75,6 +76,9 @@ class Paths {
   std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
   std::map<IslandId, WaysOfIsland> ways_;
 };
+
+// Of a way that is not punched though it could be: why, as `island` says of `peer`, by their names. Empty: nobody tried.
+std::string text_of(NotPunched why, const std::string& island, const std::string& peer);
 
 // ---- who sums, and who stays out, where data do not pass -------------------------------------------------------------------------------
 

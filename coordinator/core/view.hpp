@@ -85,13 +85,13 @@ struct UnsteadyView {
   std::optional<TimePoint> until;  // it has to be steady until then
 };
 
-// Two islands whose data go over a relay.
-struct RelayedView {
+// Two islands whose data do not go directly.
+struct IndirectView {
   IslandId a;
   IslandId b;
   std::string name_of_a;
   std::string name_of_b;
-  std::string relay;
+  Way way;
   double bytes_per_second = 0;  // as last measured, of the slower direction; 0: not measured
 };
 
@@ -107,7 +107,7 @@ struct RunView : RunRecord {
   Round spread_round;                       // when all had done this round; 0: not known yet
   std::vector<MembershipView> memberships;  // by part
   std::vector<UnsteadyView> unsteady;       // paths between its islands, and their links
-  std::vector<RelayedView> relayed;         // pairs of its islands
+  std::vector<IndirectView> indirect;       // pairs of its islands
   std::vector<std::string> phases;          // in order
   std::vector<TaskView> tasks;              // of a run of phases, in order
   RunId part_of;                            // the run of phases that it trains an expert for; empty: none
@@ -119,7 +119,7 @@ struct PathView {
   bool passes = false;
   std::string why;  // not
   std::optional<MeasuredPath> measured;
-  std::optional<std::string> way = {};  // the relay's name, or empty: directly; nothing: not known
+  std::optional<Way> way = {};  // nothing: not known
 };
 
 struct IslandView {

@@ -99,7 +99,7 @@ RunView Views::view_of(const Run& run) const {
     view.unsteady = core_.data_paths.unsteady_views(run);
   }
   if (!run.life.over()) {
-    view.relayed = core_.data_paths.relayed_views(run);
+    view.indirect = core_.data_paths.indirect_views(run);
   }
   view.phases = phases_of(run.spec);
   view.part_of = RunId(run.spec.work.run);

@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -40,7 +39,7 @@ Result<RelayTicket> own_ticket(const CoordinatorSettings& settings, const RelayS
   ATOLL_ASSIGN(Address address, parse_address(settings.advertise));
   ATOLL_ASSIGN(const Address bind, parse_address(relay.bind));
   address.port = bind.port;
-  return RelayTicket{"coordinator", to_string(address), relay.secret};
+  return RelayTicket{"coordinator", to_string(address), relay.secret, relay.carries};
 }
 
 }  // namespace
@@ -69,14 +68,20 @@ Result<std::unique_ptr<OfferedRelays>> OfferedRelays::open(const ServiceOptions&
     relays->tickets_.push_back(ticket);
   }
   for (const RelayTicket& ticket : relays->tickets_) {
-    log_info("islands that cannot dial each other meet at relay " + ticket.name + ", " + ticket.address);
+    log_info("islands that cannot dial each other " +
+             (ticket.carries ? "meet at relay " + ticket.name + ", " + ticket.address
+                             : "learn at " + ticket.address + " how to dial each other through their routers"));
   }
   return relays;
 }
 
 std::vector<std::string> OfferedRelays::names() const {
   std::vector<std::string> names;
-  std::ranges::transform(tickets_, std::back_inserter(names), &RelayTicket::name);
+  for (const RelayTicket& ticket : tickets_) {
+    if (ticket.carries) {
+      names.push_back(ticket.name);
+    }
+  }
   return names;
 }
 

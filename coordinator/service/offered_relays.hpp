@@ -22,6 +22,7 @@ class OfferedRelays {
 
   // In the order in which islands try them.
   [[nodiscard]] const std::vector<RelayTicket>& tickets() const { return tickets_; }
+  // Of those that carry data.
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:

@@ -16,7 +16,7 @@ std::optional<Relays> RelayPasses::welcome(const IslandId& island, TimePoint now
   made_[island] = now;
   Relays relays;
   for (const RelayTicket& ticket : tickets_) {
-    relays.relays.push_back({ticket.name, ticket.address, make_pass(ticket.secret, island, now)});
+    relays.relays.push_back({ticket.name, ticket.address, make_pass(ticket.secret, island, now), ticket.carries});
   }
   return relays;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What a relay carries of a line, and what it costs: two islands behind routers of their own, all on this machine.
+"""What a relay, or a punched hole, carries of a line, and what a relay costs: two islands behind routers of their own, all on this machine.
 
-relay.py ATOLL TRAINER_MODULE [RATE…]: RATE of each island's line as tc has it (100mbit); without one the lines have no limit.
+relay.py ATOLL TRAINER_MODULE [punched] [RATE…]: RATE of each island's line as tc has it (100mbit); without one the lines have no limit.
+With `punched` the routers let the islands punch a hole.
 """
 
 import json
@@ -12,7 +13,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "own"))
 sys.dont_write_bytecode = True
-RATES = sys.argv[3:] or ["", "100mbit", "500mbit"]
+PUNCHED = "punched" in sys.argv[3:]
+RATES = [rate for rate in sys.argv[3:] if rate != "punched"] or ["", "100mbit", "500mbit"]
 import relay_test  # noqa: E402
 
 
@@ -21,8 +23,8 @@ class Bench(relay_test.Relays):
         relay = self.start_relay()
         self.start_coordinator(" --relay-ticket relay.ticket")
         for number, name in enumerate(("reef", "shoal")):
-            self.start_island(name, f"10.77.0.1{number + 1}")
-        self.wait_for("the islands meet", lambda: all(path["passes"] and path["way"] == "relay frankfurt" for path in self.paths()) and len(self.paths()) == 2)
+            self.start_island(name, f"10.77.0.1{number + 1}", relay_test.HOME if PUNCHED else relay_test.SYMMETRIC)
+        self.wait_for("the islands meet", lambda: all(path["passes"] and path["way"] == ("punched" if PUNCHED else "relay frankfurt") for path in self.paths()) and len(self.paths()) == 2)
         process = pathlib.Path(f"/proc/{relay.pid}/task/{relay.pid}/children").read_text().split()[0]
         for rate in RATES:
             for island in self.islands.values():

@@ -42,6 +42,12 @@ TEST_CASE("a coordinator does not begin with a relay's port that is none, or wit
   const Called port = call({"coordinator", "--state", state, "--relay", "70000"});
   CHECK(port.exit == 2);
   CHECK(port.err.find("--relay 70000 is no port") != std::string::npos);
+  const Called holes = call({"coordinator", "--state", state, "--hole-punching", "70000"});
+  CHECK(holes.exit == 2);
+  CHECK(holes.err.find("--hole-punching 70000 is no port") != std::string::npos);
+  const Called both = call({"coordinator", "--state", state, "--relay", "4402", "--hole-punching", "4402"});
+  CHECK(both.exit == 2);
+  CHECK(both.err.find("--relay helps islands to punch holes, too: leave --hole-punching out") != std::string::npos);
   const Called ticket = call({"coordinator", "--state", state, "--relay-ticket", state + "/none"});
   CHECK(ticket.exit == 4);
   CHECK(ticket.err.find("there is no relay's ticket " + state + "/none") != std::string::npos);

@@ -37,13 +37,13 @@ class Basket final : public PieceReceiver {
   }
   void gone(TimePoint /*now*/, const IslandId& from, const Gone& gone) override { refusals.emplace_back(from, gone); }
   void connected(TimePoint /*now*/, const IslandId& peer) override { ++connections[peer]; }
-  void way_changed(const IslandId& peer, const std::optional<std::string>& way) override { ways[peer] = way; }
+  void way_changed(const IslandId& peer, const std::optional<Way>& way) override { ways[peer] = way; }
 
   bool refuse = false;
   std::map<std::tuple<IslandId, BlobId, std::uint64_t>, Bytes> pieces;
   std::vector<std::pair<IslandId, Gone>> refusals;
   std::map<IslandId, int> connections;
-  std::map<IslandId, std::optional<std::string>> ways;
+  std::map<IslandId, std::optional<Way>> ways;
   std::uint64_t bytes = 0;
   BlobPiece last;
 

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/log.hpp"
+#include "transport/relay/hole_punch.hpp"
 #include "transport/relay/relay_pass.hpp"
 #include "transport/relay/relay_ticket.hpp"
 
@@ -70,6 +72,8 @@ class Caller {
     ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
     const ::timeval limit{20, 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    const int on = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     REQUIRE(::connect(socket_.get(), reinterpret_cast<const ::sockaddr*>(&to), sizeof to) == 0);
   }
   [[nodiscard]] int fd() const { return socket_.get(); }
@@ -105,15 +109,17 @@ class Caller {
 
 const IslandId kReef("i-1");
 const IslandId kShoal("i-2");
+const Way kOverFrankfurt{"frankfurt", false, NotPunched::switched_off};
 
 // An island that listens nowhere.
-FieldIsland& hidden_in(SealedField& field) {
+FieldIsland& hidden_in(SealedField& field, bool punches = false) {
   FieldIsland& island = field.add();
   ZmqBulkSettings settings = field.settings;
   settings.island = island.id;
   settings.public_key = island.keys.public_key;
   settings.secret_key = island.keys.secret_key;
   settings.bind = "";
+  settings.hole_punching = punches;
   settings.dead_after = 3s;
   settings.ping_every = 500ms;
   island.link.reset();
@@ -233,8 +239,8 @@ TEST_CASE("two islands that listen nowhere exchange over a relay, in both direct
   offer(b, {{"frankfurt", address}});
   REQUIRE(serves(field, a, b));
   REQUIRE(serves(field, b, a));
-  CHECK(a.basket.ways.at(b.id) == "frankfurt");
-  CHECK(b.basket.ways.at(a.id) == "frankfurt");
+  CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
+  CHECK(b.basket.ways.at(a.id) == kOverFrankfurt);
   REQUIRE(field.until([&] { return relay->figures().pairs >= 1 && relay->figures().bytes > 100'000; }));
   relay.reset();
   REQUIRE(field.until([&] { return !field.connected(a, b) && !field.connected(b, a); }));
@@ -256,12 +262,125 @@ TEST_CASE("a direct connection goes before a relay, and ends what went over it")
   offer(a, {{"frankfurt", relay.address()}});
   offer(b, {{"frankfurt", relay.address()}});
   REQUIRE(serves(field, a, b));
-  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
   b.member.bulk_address = reachable;
   field.introduce();
-  REQUIRE(field.until([&] { return a.basket.ways.at(b.id) == "" && b.basket.ways.at(a.id) == ""; }));
+  REQUIRE(field.until([&] { return a.basket.ways.at(b.id) == Way{} && b.basket.ways.at(a.id) == Way{}; }));
   CHECK(serves(field, a, b));
   CHECK(field.until([&] { return relay.figures().pairs == 0 && relay.figures().waiting == 0; }));
+}
+
+TEST_CASE("two islands that listen nowhere punch a hole with a relay's help, and nothing passes through the relay") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field, true);
+  FieldIsland& b = hidden_in(field, true);
+  field.introduce();
+  RelaySettings settings;
+  settings.carries = GENERATE(true, false);
+  const Relay relay(settings);
+  offer(a, {{"frankfurt", relay.address()}});
+  offer(b, {{"frankfurt", relay.address()}});
+  REQUIRE(serves(field, a, b));
+  REQUIRE(serves(field, b, a));
+  CHECK(a.basket.ways.at(b.id) == Way{"", true, NotPunched::not_tried});
+  CHECK(b.basket.ways.at(a.id) == Way{"", true, NotPunched::not_tried});
+  REQUIRE(field.until([&] { return relay.figures().introduced > 0; }));
+  CHECK(relay.figures().joined == 0);
+  CHECK(relay.figures().bytes == 0);
+}
+
+TEST_CASE("an island whose owner wants no holes meets its peer at the relay, which says so") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field, true);
+  FieldIsland& b = hidden_in(field, false);
+  field.introduce();
+  const Relay relay;
+  offer(a, {{"frankfurt", relay.address()}});
+  offer(b, {{"frankfurt", relay.address()}});
+  REQUIRE(serves(field, a, b));
+  CHECK(a.basket.ways.at(b.id) == Way{"frankfurt"});
+  CHECK(b.basket.ways.at(a.id) == kOverFrankfurt);
+}
+
+// An island's attempt, and a peer by hand that asks for the same.
+struct Attempt {
+  explicit Attempt(const std::string& address)
+      : poll(::epoll_create1(EPOLL_CLOEXEC)),
+        punch(HolePunch::begin({address, request_with(make_pass(kSecret, kReef, now()), kShoal), kReef, kShoal}, poll.get(), 1).value()),
+        peer(std::in_place, address) {
+    peer->say(std::string("\5\1\0", 3));
+    CHECK(peer->hear(2) == std::string("\5\0", 2));
+    const Bytes request = socks_request(request_with(make_pass(kSecret, kShoal, now()), kReef), SocksCommand::bind);
+    peer->say(std::string(as_text(request)));
+    CHECK(peer->hear(kHoleSeenBytes).size() == kHoleSeenBytes);
+  }
+  HolePunch::State state_within(Duration most) {
+    const TimePoint end = now() + most;
+    HolePunch::State state = punch->advance(now());
+    while (state != HolePunch::State::open && state != HolePunch::State::failed && now() < end) {
+      ::epoll_event event{};
+      ::epoll_wait(poll.get(), &event, 1, 20);
+      state = punch->advance(now());
+    }
+    return state;
+  }
+  FileDescriptor poll;
+  std::optional<HolePunch> punch;
+  std::optional<Caller> peer;
+};
+
+TEST_CASE("a peer whose router gives each connection another port is not dialled") {
+  const Relay relay;
+  Attempt attempt(relay.address());
+  attempt.peer->say("\2");
+  REQUIRE(attempt.state_within(20s) == HolePunch::State::failed);
+  CHECK(attempt.punch->failure() == NotPunched::peers_router);
+  CHECK(attempt.peer->hear(kHoleBeginBytes).at(1) == static_cast<char>(SocksAnswer::refused));
+  CHECK(relay.figures().introduced == 0);
+}
+
+TEST_CASE("who answers at the peer's address without the relay's token gets nothing, and a word that is none ends the meeting") {
+  const Relay relay;
+  Attempt attempt(relay.address());
+  attempt.peer->say("\1");
+  std::thread advance([&] { CHECK(attempt.state_within(20s) == HolePunch::State::failed); });
+  const std::string begin = attempt.peer->hear(kHoleBeginBytes);
+  CHECK(read_hole_begin(as_bytes(begin), true));
+  CHECK_FALSE(read_hole_begin(as_bytes(begin), false));  // an address of this machine, from a relay elsewhere
+  ::sockaddr_in own{};
+  ::socklen_t length = sizeof own;
+  REQUIRE(::getsockname(attempt.peer->fd(), reinterpret_cast<::sockaddr*>(&own), &length) == 0);
+  attempt.peer.reset();
+  const FileDescriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const ::timeval limit{20, 0};
+  ::setsockopt(stranger.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(stranger.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  REQUIRE(::bind(stranger.get(), reinterpret_cast<::sockaddr*>(&own), length) == 0);
+  REQUIRE(::listen(stranger.get(), 1) == 0);
+  const FileDescriptor dialled(::accept4(stranger.get(), nullptr, nullptr, SOCK_CLOEXEC));  // again, after it was refused
+  REQUIRE(dialled.is_open());
+  ::setsockopt(dialled.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  std::array<std::byte, 64> said{};
+  CHECK(::recv(dialled.get(), said.data(), said.size(), 0) == 32);
+  CHECK(::send(dialled.get(), said.data(), 32, MSG_NOSIGNAL) == 32);  // its own proof back
+  advance.join();
+  CHECK(attempt.punch->failure() == NotPunched::nothing_came);
+  attempt.punch.reset();
+  CHECK(::recv(dialled.get(), said.data(), said.size(), 0) <= 0);
+
+  Attempt rude(relay.address());
+  rude.peer->say("\3");
+  CHECK(rude.peer->hear().empty());
+}
+
+TEST_CASE("a relay that only helps to punch holes carries nothing") {
+  RelaySettings settings;
+  settings.carries = false;
+  const Relay relay(settings);
+  const Caller a(relay.address());
+  a.ask(kReef, kShoal);
+  CHECK(a.answer() == static_cast<int>(SocksAnswer::refused));
 }
 
 TEST_CASE("a relay that is not there costs a moment: the next one is taken") {
@@ -273,7 +392,7 @@ TEST_CASE("a relay that is not there costs a moment: the next one is taken") {
   offer(a, {{"gone", "tcp://127.0.0.1:1"}, {"frankfurt", relay.address()}});
   offer(b, {{"gone", "tcp://127.0.0.1:1"}, {"frankfurt", relay.address()}});
   REQUIRE(serves(field, a, b));
-  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
 }
 
 TEST_CASE("what a hostile relay changes does not open, and it is left alone for another one") {
@@ -288,7 +407,7 @@ TEST_CASE("what a hostile relay changes does not open, and it is left alone for 
   offer(b, {{"hostile", hostile.address()}, {"frankfurt", relay.address()}});
   CHECK(serves(field, a, b, 60s));
   CHECK(serves(field, b, a, 60s));
-  CHECK(a.basket.ways.at(b.id) == "frankfurt");
+  CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
   CHECK((a.link->traffic().at(0).frames_rejected > 0 || b.link->traffic().at(0).frames_rejected > 0));
   set_log_sink({});
 }

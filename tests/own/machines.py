@@ -97,17 +97,23 @@ class Network:
         machine.do(f"ip addr add {address}/24 dev eth0 && ip link set eth0 up && ip route add default via 10.77.0.254")
         return machine
 
-    def behind_router(self, name, address):
-        """A machine of a network of its own, 192.168.1.0/24, behind a router that has `address` and masquerades: nobody outside can dial it."""
+    def behind_router(self, name, address, how="masquerade", strangers="drop"):
+        """A machine of a network of its own, 192.168.1.0/24, behind a router that has `address` and masquerades: nobody outside can dial it.
+
+        how: nft's words; `masquerade random,fully-random` gives each connection another port. strangers: what the router does with what comes
+        to itself: drop, or `reject with tcp reset`.
+        """
         router = self.machine("router-of-" + name, address, {})
         machine = Machine(self.folder, name, self.atoll, {})
         self.machines.append(machine)
         cable = ["ip", "link", "add", "inside", "type", "veth", "peer", "name", "eth0", "netns", str(machine.first)]
         subprocess.run(["nsenter", "-t", str(router.first), "--net", *cable], check=True)
         router.do("ip addr add 192.168.1.1/24 dev inside && ip link set inside up && sysctl -qw net.ipv4.ip_forward=1 && nft add table ip nat"
-                  " && nft 'add chain ip nat out { type nat hook postrouting priority 100 ; }' && nft add rule ip nat out oifname eth0 masquerade"
+                  " && nft 'add chain ip nat out { type nat hook postrouting priority 100 ; }' && nft add rule ip nat out oifname eth0 " + how +
                   " && nft add table ip gate && nft 'add chain ip gate in { type filter hook forward priority 0 ; policy drop ; }'"
-                  " && nft add rule ip gate in iifname inside accept && nft add rule ip gate in ct state established,related accept")
+                  " && nft add rule ip gate in iifname inside accept && nft add rule ip gate in ct state established,related accept"
+                  " && nft 'add chain ip gate own { type filter hook input priority 0 ; }' && nft add rule ip gate own ct state established,related accept"
+                  " && nft add rule ip gate own iifname eth0 meta l4proto tcp " + strangers)
         machine.do("ip addr add 192.168.1.2/24 dev eth0 && ip link set eth0 up && ip route add default via 192.168.1.1")
         machine.router = router
         return machine

@@ -18,6 +18,7 @@ import machines
 ATOLL, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 WHY_NOT = machines.why_not() or ("" if shutil.which("nft") else "nft is missing")
 COORDINATOR, RELAY = "10.77.0.1", "10.77.0.2"
+SYMMETRIC, HOME = "masquerade fully-random", "masquerade"  # what routers do: another port for each connection, or the same one
 RUN = """[run]
 name = "{name}"
 [model]
@@ -84,13 +85,13 @@ class Relays(unittest.TestCase):
         shutil.copy(ticket, self.coordinator.home / "relay.ticket")
         return started
 
-    def start_island(self, name, address):
-        machine = self.network.behind_router(name, address)
+    def start_island(self, name, address, router=SYMMETRIC, strangers="drop", more=""):
+        machine = self.network.behind_router(name, address, router, strangers)
         (machine.home / "text").write_text("islands that cannot dial each other train all the same. " * 400)
         (machine.home / "token").write_text(self.command("token create -q"))
         step = "ATOLL_TEST_STEP_MS=10"
         self.islands[name] = machine
-        machine.start(f"env ATOLL_TRAINER_MODULE={MODULE} {step} atoll agent --join-file token --name {name} --data corpus=text")
+        machine.start(f"env ATOLL_TRAINER_MODULE={MODULE} {step} atoll agent --join-file token --name {name} --data corpus=text{more}")
         return machine
 
     def submit(self, name, steps=100_000, width=32):
@@ -156,6 +157,70 @@ class WithoutRelay(Relays):
         coordinator.wait()
         self.start_coordinator(" --relay 4402")
         self.wait_for("rounds over the coordinator's relay", lambda: self.round(run) >= 3, 120)
+        self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.command(f"cancel {run}")
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Holes(Relays):
+    def connections_of(self, name):
+        """The island's own connections over its router, as (own port, address and port of the other end)."""
+        lines = self.islands[name].do("ss -Htn state established").splitlines()
+        return [(line.split()[2].rsplit(":", 1)[1], line.split()[3]) for line in lines if line.split()[3].startswith("10.77.0.")]
+
+    def test_two_islands_behind_home_routers_punch_a_hole_and_train_without_a_relay(self):
+        coordinator = self.start_coordinator(" --hole-punching 4402")
+        self.start_island("reef", "10.77.0.11", HOME, "reject with tcp reset")
+        self.start_island("shoal", "10.77.0.12", HOME)
+        run = self.submit("holes")
+        self.wait_for("rounds through the hole", lambda: self.round(run) >= 3)
+        self.assertIn("reef and shoal exchange through punched holes", self.command(f"status {run}"))
+        self.assertIn("data between islands reef and shoal go through a hole that both punched", self.command(f"events {run}"))
+        islands = json.loads(self.command("islands --json"))["islands"]
+        self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"punched"})
+        self.assertIn("punched", self.command("islands"))
+        self.assertIn("through punched holes", self.coordinator.run("atoll doctor").stdout)
+
+        # A stranger knocks at the ports of the hole.
+        ports = [port for port, end in self.connections_of("reef") if end.startswith("10.77.0.12:")]
+        self.assertTrue(ports)
+        for port in ports:
+            knocked = self.relay.run(f"timeout 3 python3 -c 'import socket; s = socket.create_connection((\"10.77.0.11\", {port}), 2); print(s.recv(1))'")
+            self.assertNotEqual(knocked.returncode, 0, knocked.stdout)
+
+        # The coordinator is away: the hole stays.
+        self.coordinator.stop(coordinator)
+        coordinator.wait()
+        self.start_coordinator(" --hole-punching 4402")
+        before = self.round(run)
+        self.wait_for("rounds go on", lambda: self.round(run) > before + 3, 90)
+
+        # A router has another address from now on: the hole is punched anew.
+        self.islands["shoal"].router.do("ip link set eth0 down && ip addr flush dev eth0 && ip addr add 10.77.0.22/24 dev eth0 && ip link set eth0 up && ip route replace default via 10.77.0.254")
+        self.wait_for("the hole leads to the new address", lambda: any(end.startswith("10.77.0.22:") for _, end in self.connections_of("reef")), 120)
+        before = self.round(run)
+        self.wait_for("rounds go on", lambda: self.round(run) > before + 3, 90)
+        self.command(f"cancel {run}")
+
+        short = self.submit("short", steps=100)
+        self.assertIn("completed with 2 of 2 islands", self.command(f"wait {short} --timeout 100s") + self.command(f"status {short}"))
+
+    def test_a_router_that_gives_each_connection_another_port_is_recognised_and_goes_over_the_relay(self):
+        self.start_coordinator(" --relay 4402")
+        self.start_island("reef", "10.77.0.11", HOME)
+        self.start_island("shoal", "10.77.0.12", SYMMETRIC)
+        run = self.submit("symmetric")
+        self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
+        self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.assertIn("no hole is punched: the router of island shoal gives each connection another port", self.command(f"events {run}"))
+        self.assertIn("its router gives each connection another port", (self.islands["reef"].home / "started-0").read_text())
+
+    def test_an_owner_switches_it_off(self):
+        self.start_coordinator(" --relay 4402")
+        self.start_island("reef", "10.77.0.11", HOME)
+        self.start_island("shoal", "10.77.0.12", HOME, more=" --no-hole-punching")
+        run = self.submit("off")
+        self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
         self.command(f"cancel {run}")
 

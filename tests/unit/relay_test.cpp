@@ -106,13 +106,20 @@ TEST_CASE("SOCKS is heard byte by byte as in one piece, and nothing but a name i
     CHECK(slow.take(ByteView(request).subspan(i, 1)) == (i + 1 < request.size() ? SocksDoor::Step::more : SocksDoor::Step::asks));
   }
   CHECK(slow.name() == name);
+  CHECK(slow.command() == SocksCommand::connect);
+
+  SocksDoor binds;
+  CHECK(binds.take(bytes_of({5, 1, 0})) == SocksDoor::Step::greet);
+  CHECK(binds.take(socks_request(name, SocksCommand::bind)) == SocksDoor::Step::asks);
+  CHECK(binds.name() == name);
+  CHECK(binds.command() == SocksCommand::bind);
 
   const std::vector<std::vector<Bytes>> wrong = {
       {bytes_of({4})},                                                    // an older SOCKS
       {bytes_of({}, "GET / HTTP/1.1\r\n")},                               // a browser
       {bytes_of({5, 1, 2})},                                              // with a password only
       {bytes_of({5, 1, 0, 5})},                                           // it does not wait for an answer
-      {bytes_of({5, 1, 0}), bytes_of({5, 2})},                            // BIND
+      {bytes_of({5, 1, 0}), bytes_of({5, 3})},                            // UDP ASSOCIATE
       {bytes_of({5, 1, 0}), bytes_of({5, 1, 0, 1, 127, 0, 0, 1, 0, 1})},  // an address
       {bytes_of({5, 1, 0}), bytes_of({5, 1, 0, 3, 0, 0, 1})},             // an empty name
   };

@@ -48,8 +48,8 @@ class PieceReceiver {
   virtual void connected(TimePoint now, const IslandId& peer) = 0;
   // From now on this peer is asked over so many connections; each wants something to do (PathWindow::asked_over).
   virtual void asked_over(const IslandId& /*peer*/, unsigned /*connections*/) {}
-  // This peer is reached another way than before: directly (""), over the relay of that name, or not at all (nothing).
-  virtual void way_changed(const IslandId& /*peer*/, const std::optional<std::string>& /*way*/) {}
+  // This peer is reached another way than before, or not at all (nothing).
+  virtual void way_changed(const IslandId& /*peer*/, const std::optional<Way>& /*way*/) {}
 };
 
 struct PeerTraffic {

@@ -26,6 +26,7 @@
 #include "transport/base/time.hpp"
 #include "transport/control/contribution_facts.hpp"
 #include "transport/control/span.hpp"
+#include "transport/control/way.hpp"
 
 namespace atl {
 
@@ -185,7 +186,7 @@ struct PathReport {
 // By which way this island's data go to and from each island that it is connected to: all of them, each time.
 struct PeerWay {
   IslandId peer;
-  std::string relay;  // its name; empty: directly
+  Way way;
   friend bool operator==(const PeerWay&, const PeerWay&) = default;
 };
 struct Ways {
@@ -575,6 +576,7 @@ struct RelayOffer {
   std::string name;
   std::string address;  // "tcp://host:port"
   std::string pass;     // transport/relay/relay_pass.hpp
+  bool carries = true;  // false: islands learn there each other's address, and no data pass
   friend bool operator==(const RelayOffer&, const RelayOffer&) = default;
 };
 struct Relays {

@@ -35,6 +35,9 @@ static_assert(same(wire::StartFrom::scratch, StartFrom::scratch) && same(wire::S
 static_assert(same(wire::PairWord::met, PairWord::met) && same(wire::PairWord::alone, PairWord::alone) &&
               same(wire::PairWord::doubt, PairWord::doubt) && same(wire::PairWord::voided, PairWord::voided) &&
               same(wire::PairWord::MAX, PairWord::voided));
+static_assert(same(wire::NotPunched::own_router, NotPunched::own_router) &&
+              same(wire::NotPunched::peers_router, NotPunched::peers_router) &&
+              same(wire::NotPunched::nothing_came, NotPunched::nothing_came) && same(wire::NotPunched::MAX, NotPunched::switched_off));
 static_assert(same(wire::SpanKind::steps, SpanKind::steps) && same(wire::SpanKind::wait, SpanKind::wait) &&
               same(wire::SpanKind::encode, SpanKind::encode) && same(wire::SpanKind::send, SpanKind::send) &&
               same(wire::SpanKind::receive, SpanKind::receive) && same(wire::SpanKind::reduce, SpanKind::reduce) &&
@@ -287,6 +290,14 @@ class Decoder {
     return static_cast<PairWord>(value);
   }
 
+  NotPunched not_punched(wire::NotPunched value) {
+    if (value > wire::NotPunched::MAX) {
+      fail("an unknown reason on a way");
+      return NotPunched::not_tried;
+    }
+    return static_cast<NotPunched>(value);
+  }
+
   float finite(float value) {
     if (!std::isfinite(value)) {
       fail("a number that is not finite");
@@ -526,11 +537,13 @@ class Decoder {
   }
   Relays get(const wire::Relays& m) {
     return Relays{list(m.relays(), [this](const wire::RelayOffer* relay) {
-      return RelayOffer{name(relay->name()), name(relay->address()), name(relay->pass())};
+      return RelayOffer{name(relay->name()), name(relay->address()), name(relay->pass()), relay->carries()};
     })};
   }
   Ways get(const wire::Ways& m) {
-    return Ways{list(m.peers(), [this](const wire::PeerWay* way) { return PeerWay{island(way->peer()), name(way->relay())}; })};
+    return Ways{list(m.peers(), [this](const wire::PeerWay* way) {
+      return PeerWay{island(way->peer()), {name(way->relay()), way->punched(), not_punched(way->not_punched())}};
+    })};
   }
   Copied get(const wire::Copied& m) {
     return Copied{run(m.run()),          round(m.round()), digest(m.digest()), count(m.bytes()),

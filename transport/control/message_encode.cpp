@@ -297,12 +297,14 @@ class Encoder {
   Offset<wire::Relays> put(const Relays& m) {
     return wire::CreateRelays(builder_, list(m.relays, "the list of relays", [this](const RelayOffer& relay) {
                                 return wire::CreateRelayOffer(builder_, name(relay.name, "a relay's name"),
-                                                              name(relay.address, "a relay's address"), name(relay.pass, "a relay's pass"));
+                                                              name(relay.address, "a relay's address"), name(relay.pass, "a relay's pass"),
+                                                              relay.carries);
                               }));
   }
   Offset<wire::Ways> put(const Ways& m) {
     return wire::CreateWays(builder_, list(m.peers, "the list of ways", [this](const PeerWay& way) {
-                              return wire::CreatePeerWay(builder_, name(way.peer), name(way.relay, "a way's relay"));
+                              return wire::CreatePeerWay(builder_, name(way.peer), name(way.way.relay, "a way's relay"), way.way.punched,
+                                                         static_cast<wire::NotPunched>(way.way.not_punched));
                             }));
   }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {

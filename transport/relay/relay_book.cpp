@@ -31,19 +31,19 @@ RelayBook::Admission RelayBook::admit(Connection connection, const MeetingReques
   ++island.connections;
   island.last = now;
   Entry& entry = entries_.emplace(connection, Entry{request, now, true}).first->second;
-  if (const auto other = waiting_.find({request.peer, request.island}); other != waiting_.end()) {
+  if (const auto other = waiting_.find({request.peer, request.island, request.punches}); other != waiting_.end()) {
     admission.partner = other->second.front();
     stop_waiting(*admission.partner, entries_.at(*admission.partner));
     entry.waits = false;
     return admission;
   }
-  waiting_[{request.island, request.peer}].push_back(connection);
+  waiting_[request].push_back(connection);
   return admission;
 }
 
 void RelayBook::stop_waiting(Connection connection, Entry& entry) {
   entry.waits = false;
-  const auto queue = waiting_.find({entry.request.island, entry.request.peer});
+  const auto queue = waiting_.find(entry.request);
   std::erase(queue->second, connection);
   if (queue->second.empty()) {
     waiting_.erase(queue);

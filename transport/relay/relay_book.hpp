@@ -1,9 +1,8 @@
 // Who waits at a relay for whom, who is joined with whom, and whether one more is served.
 //
 // Two islands meet where each has asked for the other: one connection of A for B and one of B for A become a pair, the oldest that waits
-// first. Limits: connections of one island and of all, and how many an island may open in ten seconds. An island that has had no
-// connection for a while is gone.
-// Sans-I/O. Cost: O(log n) a call, `sweep` O(n). Threads: one.
+// first; those that punch among themselves. Limits: connections of one island and of all, and how many an island may open in ten seconds.
+// An island that has had no connection for a while is gone. Sans-I/O. Cost: O(log n) a call, `sweep` O(n). Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -68,12 +67,11 @@ class RelayBook {
     TimePoint window_from;
     std::size_t opened = 0;
   };
-  using Direction = std::pair<IslandId, IslandId>;
   void stop_waiting(Connection connection, Entry& entry);
 
   RelayLimits limits_;
   std::map<Connection, Entry> entries_;
-  std::map<Direction, std::deque<Connection>> waiting_;
+  std::map<MeetingRequest, std::deque<Connection>> waiting_;
   std::map<IslandId, Island> islands_;
 };
 

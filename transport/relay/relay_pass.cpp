@@ -69,7 +69,7 @@ Result<MeetingRequest> read_request(ByteView secret, std::string_view request, T
   if (until <= unix_seconds(now)) {
     return Error{Code::unauthorized, "the pass of island " + std::string(island) + " is over"};
   }
-  return MeetingRequest{IslandId(std::string(island)), IslandId(std::string(peer))};
+  return MeetingRequest{IslandId(std::string(island)), IslandId(std::string(peer)), false};
 }
 
 }  // namespace atl

@@ -34,6 +34,8 @@ struct RelayPass {
 struct MeetingRequest {
   IslandId island;
   IslandId peer;
+  bool punches = false;  // they do not meet here: each is told the other's address
+  friend auto operator<=>(const MeetingRequest&, const MeetingRequest&) = default;
   friend bool operator==(const MeetingRequest&, const MeetingRequest&) = default;
 };
 

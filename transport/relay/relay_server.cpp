@@ -19,7 +19,9 @@
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/log_limit.hpp"
+#include "transport/base/random_number.hpp"
 #include "transport/bulk/token_bucket.hpp"
+#include "transport/relay/hole_words.hpp"
 #include "transport/relay/relay_flow.hpp"
 #include "transport/relay/relay_pass.hpp"
 #include "transport/relay/relay_socket.hpp"
@@ -31,10 +33,12 @@ namespace {
 using Id = std::uint64_t;
 constexpr Id kListener = 0;
 constexpr Id kStop = 1;
+constexpr Id kSecondListener = 2;
 constexpr Duration kSweepEvery = std::chrono::seconds(1);
 constexpr std::size_t kDescriptorsOfAConnection = 3;  // its socket and its direction's pipe
 constexpr std::uint64_t kPortion = 64 * 1024;         // that a rate lets through at a time
 constexpr int kAcceptedInARow = 64;
+constexpr Duration kHoleTime = std::chrono::seconds(20);  // that a connection stays after it was told the other's address
 // After a turn in which little came the relay rests for a moment, so that bytes that trickle in are moved together.
 constexpr std::uint64_t kLittle = 256 * 1024;
 constexpr ::timespec kRest{0, 500'000};
@@ -46,6 +50,12 @@ struct Connection {
   MeetingRequest request;  // once it has shown a pass
   Id pair = 0;             // 0: it waits, or has shown no pass yet
   bool admitted = false;
+  SeenAddress seen = {};
+  // Of one that punches.
+  bool said = false;  // what it found of its router
+  HoleReady ready = HoleReady::ready;
+  Id other = 0;                    // the peer's; 0: it waits
+  std::optional<TimePoint> until;  // it was answered, and is closed then
 };
 
 struct Direction {
@@ -63,9 +73,10 @@ struct Pair {
 
 class EpollRelay final : public RelayServer {
  public:
-  EpollRelay(RelaySettings settings, FileDescriptor listener, FileDescriptor poll)
+  EpollRelay(RelaySettings settings, FileDescriptor listener, FileDescriptor second, FileDescriptor poll)
       : settings_(std::move(settings)),
         listener_(std::move(listener)),
+        second_(std::move(second)),
         poll_(std::move(poll)),
         book_(settings_.limits),
         strangers_(settings_.strangers, settings_.stranger_patience) {
@@ -97,7 +108,7 @@ class EpollRelay final : public RelayServer {
         if (id == kStop) {
           return {};
         }
-        id == kListener ? accept_all() : on_ready(id);
+        id == kListener ? accept_all() : id == kSecondListener ? tell_addresses() : on_ready(id);
       }
       const std::uint64_t before = bytes_;
       take_turns();
@@ -142,10 +153,23 @@ class EpollRelay final : public RelayServer {
       }
       of_descriptor_[socket] = id;
       const std::optional<int> too_many = strangers_.accepted(socket, accepted.host, now());
-      connections_.emplace(id, Connection{std::move(accepted.socket), std::move(accepted.host), {}, {}, 0, false});
+      connections_.emplace(
+          id, Connection{
+                  std::move(accepted.socket), std::move(accepted.host), {}, {}, 0, false, accepted.seen, false, HoleReady::ready, 0, {}});
       if (too_many) {
         close(of_descriptor_.at(*too_many), "it had shown no pass, and others came");
       }
+    }
+  }
+
+  void tell_addresses() {
+    for (int i = 0; i < kAcceptedInARow; ++i) {
+      const Accepted accepted = accept_from(second_.get());
+      if (!accepted.socket.is_open()) {
+        return;
+      }
+      const Bytes bytes = to_bytes(accepted.seen);
+      (void)::send(accepted.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the first bytes of a connection
     }
   }
 
@@ -165,6 +189,9 @@ class EpollRelay final : public RelayServer {
     }
     if (got <= 0) {
       return close(id, "");
+    }
+    if (connection.request.punches && got == 1 && !connection.said) {
+      return on_found(id, connection, std::to_integer<std::uint8_t>(buffer[0]));
     }
     if (connection.admitted) {
       return close(id, "it speaks before it was answered");
@@ -199,9 +226,13 @@ class EpollRelay final : public RelayServer {
   }
 
   void admit(Id id, Connection& connection) {
-    const Result<MeetingRequest> request = read_request(settings_.secret, connection.door.name(), now());
+    Result<MeetingRequest> request = read_request(settings_.secret, connection.door.name(), now());
     if (!request) {
       return refuse(id, connection, SocksAnswer::refused, request.error().why);
+    }
+    request->punches = connection.door.command() == SocksCommand::bind;
+    if (!request->punches && !settings_.carries) {
+      return refuse(id, connection, SocksAnswer::refused, "it asks for a relay, and this one carries no data");
     }
     const RelayBook::Admission admission = book_.admit(id, *request, now());
     if (admission.new_island) {
@@ -213,8 +244,48 @@ class EpollRelay final : public RelayServer {
     connection.admitted = true;
     connection.request = *request;
     strangers_.prove(connection.socket.get());
+    if (request->punches) {
+      connection.other = admission.partner.value_or(0);
+      if (const auto partner = connections_.find(connection.other); partner != connections_.end()) {
+        partner->second.other = id;
+      }
+      return answer(id, connection, to_bytes(HoleSeen{connection.seen, second_port_}));
+    }
     if (admission.partner) {
       join(*admission.partner, id);
+    }
+  }
+
+  // An island that punches has found what its router does.
+  void on_found(Id id, Connection& connection, std::uint8_t said) {
+    if (said != static_cast<std::uint8_t>(HoleReady::ready) && said != static_cast<std::uint8_t>(HoleReady::other_ports)) {
+      return close(id, "it says something else than what its router does");
+    }
+    connection.said = true;
+    connection.ready = static_cast<HoleReady>(said);
+    if (const auto other = connections_.find(connection.other); other != connections_.end() && other->second.said) {
+      introduce(id, connection, other->first, other->second);
+    }
+  }
+
+  void introduce(Id a, Connection& first, Id b, Connection& second) {
+    const HoleMoments moments = moments_of(round_trip_of(first.socket.get()), round_trip_of(second.socket.get()));
+    const bool possible = first.ready == HoleReady::ready && second.ready == HoleReady::ready;
+    HoleBegin begin;
+    begin.code = possible ? SocksAnswer::joined : SocksAnswer::refused;
+    const std::array<std::uint64_t, 2> token = {random_number(), random_number()};
+    std::memcpy(begin.token.data(), token.data(), begin.token.size());
+    first.until = second.until = now() + kHoleTime;
+    introduced_ += possible ? 1 : 0;
+    begin.peer = second.seen;
+    begin.wait = moments.first;
+    const Bytes to_first = to_bytes(begin);
+    begin.peer = first.seen;
+    begin.wait = moments.second;
+    const Bytes to_second = to_bytes(begin);
+    answer(a, first, to_first);
+    if (const auto still = connections_.find(b); still != connections_.end()) {
+      answer(b, still->second, to_second);
     }
   }
 
@@ -333,6 +404,7 @@ class EpollRelay final : public RelayServer {
         log_warning(*line);
       }
     }
+    const Id other = found->second.until ? 0 : found->second.other;
     const Id pair = found->second.pair;
     if (pair != 0) {
       const std::array<Id, 2> ends = pairs_.at(pair).ends;
@@ -343,6 +415,9 @@ class EpollRelay final : public RelayServer {
       return;
     }
     drop(id);
+    if (connections_.contains(other)) {
+      drop(other);  // it comes again, and waits anew
+    }
   }
 
   void drop(Id id) {
@@ -377,6 +452,15 @@ class EpollRelay final : public RelayServer {
     for (const Id id : idle) {
       close(id, "one of its directions had moved nothing for " + human_duration(settings_.idle));
     }
+    std::vector<Id> punched;
+    for (const auto& [id, connection] : connections_) {
+      if (connection.until && present >= *connection.until) {
+        punched.push_back(id);
+      }
+    }
+    for (const Id id : punched) {
+      close(id, "");
+    }
     for (const IslandId& island : swept.left) {
       log_info("relay: island " + island.text + " has left");
       own_.erase(island);
@@ -386,14 +470,16 @@ class EpollRelay final : public RelayServer {
   }
 
   void note_figures() {
-    RelayFigures figures{book_.islands(), strangers_.strangers(),      book_.waiting(), pairs_.size(), joined_, refused_,
-                         bytes_,          {sent_.begin(), sent_.end()}};
+    RelayFigures figures{book_.islands(), strangers_.strangers(),      book_.waiting(), pairs_.size(), joined_, refused_, bytes_,
+                         introduced_,     {sent_.begin(), sent_.end()}};
     const std::lock_guard lock(mutex_);
     figures_ = std::move(figures);
   }
 
   const RelaySettings settings_;
   FileDescriptor listener_;
+  FileDescriptor second_;  // of those that punch; not open: the port is another program's
+  const std::uint16_t second_port_ = second_.is_open() ? parse_address(address_of(second_.get())).value().port : std::uint16_t{0};
   FileDescriptor poll_;
   RelayBook book_;
   ConnectionBook strangers_;
@@ -401,12 +487,13 @@ class EpollRelay final : public RelayServer {
   std::map<int, Id> of_descriptor_;
   std::map<Id, Pair> pairs_;
   std::deque<Id> turns_;
-  Id next_ = kStop + 1;
+  Id next_ = kSecondListener + 1;
   std::optional<TokenBucket> all_;
   std::map<IslandId, TokenBucket> own_;
   std::map<IslandId, std::uint64_t> sent_;
   std::uint64_t joined_ = 0;
   std::uint64_t refused_ = 0;
+  std::uint64_t introduced_ = 0;
   std::uint64_t bytes_ = 0;
   LogLimit log_limit_;
   mutable std::mutex mutex_;
@@ -415,18 +502,39 @@ class EpollRelay final : public RelayServer {
 
 }  // namespace
 
+namespace {
+
+// At the port after this one's; not open if another program has it.
+FileDescriptor listen_after(const Address& address, int listener) {
+  const std::uint16_t first = parse_address(address_of(listener)).value().port;
+  Result<FileDescriptor> second = Error{Code::conflict, "there is no port after it"};
+  if (first < UINT16_MAX) {
+    second = listen_at(Address{address.host, static_cast<std::uint16_t>(first + 1)});
+  }
+  if (!second) {
+    log_info("relay: islands learn of routers that give each connection another port by trying only: " + second.error().why);
+  }
+  return second ? *std::move(second) : FileDescriptor();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<RelayServer>> RelayServer::open(RelaySettings settings) {
   ATOLL_ASSIGN(const Address address, parse_address(settings.bind));
   ATOLL_ASSIGN(FileDescriptor listener, listen_at(address));
+  FileDescriptor second = listen_after(address, listener.get());
   FileDescriptor poll(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event watched{EPOLLIN, {.u64 = kListener}};
-  if (!poll.is_open() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, listener.get(), &watched) != 0) {
+  epoll_event watched_second{EPOLLIN, {.u64 = kSecondListener}};
+  if (!poll.is_open() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, listener.get(), &watched) != 0 ||
+      (second.is_open() && ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, second.get(), &watched_second) != 0)) {
     return Error{Code::io, std::string("relay: ") + std::strerror(errno)};
   }
   const std::size_t room = descriptor_limit() / 2 / kDescriptorsOfAConnection;
   settings.limits.connections = std::min(settings.limits.connections, room);
   settings.strangers = std::clamp<std::size_t>(descriptor_limit() / 4, 16, settings.strangers);
-  return std::unique_ptr<RelayServer>(std::make_unique<EpollRelay>(std::move(settings), std::move(listener), std::move(poll)));
+  return std::unique_ptr<RelayServer>(
+      std::make_unique<EpollRelay>(std::move(settings), std::move(listener), std::move(second), std::move(poll)));
 }
 
 }  // namespace atl

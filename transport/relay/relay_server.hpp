@@ -2,7 +2,8 @@
 // (transport/bulk/bulk_session.hpp). It has no key of a run and opens nothing.
 //
 // A connection asks by SOCKS (socks_door.hpp) for a meeting with another island, and shows a pass of its coordinator's (relay_pass.hpp).
-// Its answer comes once the other island has asked for it, too; then bytes go both ways (relay_flow.hpp). Whoever has shown no pass yet is
+// Its answer comes once the other island has asked for it, too; then bytes go both ways (relay_flow.hpp). Or it asks to be told the other
+// island's address, so that the two dial each other through their routers (hole_words.hpp). Whoever has shown no pass yet is
 // bounded in number and in time (connection_book.hpp); islands are bounded by relay_book.hpp, and by a rate for what each sends and one for
 // all together. A pair in which one direction has moved nothing for `idle` is closed: bulk links say something every two seconds.
 // Cost: two descriptors of sockets and four of pipes a pair; 256 KiB of the kernel's memory a direction at most.
@@ -32,6 +33,7 @@ struct RelaySettings {
   std::size_t strangers = 256;
   Duration stranger_patience = std::chrono::seconds(10);
   Duration idle = std::chrono::seconds(90);
+  bool carries = true;  // false: islands are told each other's address, and no data pass
 };
 
 struct RelayFigures {
@@ -42,12 +44,14 @@ struct RelayFigures {
   std::uint64_t joined = 0;  // pairs, since the start
   std::uint64_t refused = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t introduced = 0;                               // pairs that were told each other's address
   std::vector<std::pair<IslandId, std::uint64_t>> sent = {};  // by islands that are there
 };
 
 class RelayServer {
  public:
-  // Listens at once. Errors: invalid_argument; conflict if the port is in use; io.
+  // Listens at once; for islands that punch holes at the next port as well, if that is free. Errors: invalid_argument; conflict if the port
+  // is in use; io.
   static Result<std::unique_ptr<RelayServer>> open(RelaySettings settings);
   virtual ~RelayServer() = default;
   RelayServer() = default;

@@ -31,6 +31,21 @@ std::string host_of(const sockaddr_storage& address, socklen_t length) {
   return text.starts_with(kMapped) && text.find('.') != std::string::npos ? text.substr(kMapped.size()) : text;
 }
 
+SeenAddress seen_at(const sockaddr_storage& address) {
+  SeenAddress seen;
+  if (address.ss_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+    std::memcpy(seen.host.data(), &six.sin6_addr, seen.host.size());
+    seen.port = ntohs(six.sin6_port);
+  } else {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    seen.host[10] = seen.host[11] = std::byte{0xff};
+    std::memcpy(seen.host.data() + 12, &four.sin_addr, 4);
+    seen.port = ntohs(four.sin_port);
+  }
+  return seen;
+}
+
 Error cannot_listen(const Address& address, int number) {
   const std::string port = std::to_string(address.port);
   switch (number) {
@@ -87,9 +102,11 @@ std::string address_of(int listener) {
 Accepted accept_from(int listener) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  Accepted accepted{FileDescriptor(::accept4(listener, reinterpret_cast<sockaddr*>(&address), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)), ""};
+  Accepted accepted{
+      FileDescriptor(::accept4(listener, reinterpret_cast<sockaddr*>(&address), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)), "", {}};
   if (const int socket = accepted.socket.get(); accepted.socket.is_open()) {
     accepted.host = host_of(address, length);
+    accepted.seen = seen_at(address);
     set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdle);
@@ -97,6 +114,13 @@ Accepted accept_from(int listener) {
     set(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveTimes);
   }
   return accepted;
+}
+
+Duration round_trip_of(int socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  const bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) == 0;
+  return known ? Duration(std::chrono::microseconds(info.tcpi_rtt)) : Duration();
 }
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// A relay's listening socket and the connections that it accepts, as descriptors.
+// A relay's listening sockets and the connections that they accept, as descriptors.
 // Threads: any.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/time.hpp"
+#include "transport/relay/hole_words.hpp"
 
 namespace atl {
 
@@ -18,7 +20,10 @@ std::string address_of(int listener);
 struct Accepted {
   FileDescriptor socket;  // non-blocking; not open: there is none at the moment
   std::string host;
+  SeenAddress seen;  // where it comes from
 };
 Accepted accept_from(int listener);
+// The round trip of a connection, as the kernel has measured it; 0: not known.
+Duration round_trip_of(int socket);
 
 }  // namespace atl

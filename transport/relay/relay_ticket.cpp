@@ -45,7 +45,7 @@ Result<RelayTicket> ticket_from_text(std::string_view text) {
     return Error{Code::invalid_argument,
                  "it is no relay's ticket, which is one line: atoll-relay NAME tcp://HOST:PORT SECRET (`atoll relay` writes it)"};
   }
-  return RelayTicket{name, to_string(*address), *bytes};
+  return RelayTicket{name, to_string(*address), *bytes, true};
 }
 
 Result<RelayTicket> read_ticket(const std::filesystem::path& path) {

@@ -16,6 +16,7 @@ struct RelayTicket {
   std::string name;     // for people: "frankfurt"
   std::string address;  // "tcp://host:port", where islands reach it
   Bytes secret;
+  bool carries = true;  // false, of a coordinator's own: it helps to punch holes only. Not in a file
   friend bool operator==(const RelayTicket&, const RelayTicket&) = default;
 };
 

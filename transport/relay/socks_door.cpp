@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::byte kVersion{5};
 constexpr std::byte kNoAuthentication{0};
-constexpr std::byte kConnect{1};
 constexpr std::byte kName{3};
 constexpr std::size_t kRequestHead = 5;  // up to the name's length
 constexpr std::size_t kPortBytes = 2;
@@ -22,10 +21,10 @@ std::array<std::byte, 10> socks_answer(SocksAnswer code) {
   return answer;
 }
 
-Bytes socks_request(const std::string& name) {
+Bytes socks_request(const std::string& name, SocksCommand command) {
   Bytes request(kRequestHead + name.size() + kPortBytes);
   request[0] = kVersion;
-  request[1] = kConnect;
+  request[1] = static_cast<std::byte>(command);
   request[3] = kName;
   request[4] = static_cast<std::byte>(name.size());
   std::ranges::copy(as_bytes(name), request.begin() + kRequestHead);
@@ -61,9 +60,11 @@ SocksDoor::Step SocksDoor::greeting() {
 }
 
 SocksDoor::Step SocksDoor::request() {
-  static constexpr std::array kHead = {kVersion, kConnect, std::byte{0}, kName};
-  const std::size_t there = std::min(kept_.size(), kHead.size());
-  if (!std::equal(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(there), kHead.begin())) {
+  const bool binds = kept_.size() > 1 && kept_[1] == static_cast<std::byte>(SocksCommand::bind);
+  command_ = binds ? SocksCommand::bind : SocksCommand::connect;
+  const std::array head = {kVersion, static_cast<std::byte>(command_), std::byte{0}, kName};
+  const std::size_t there = std::min(kept_.size(), head.size());
+  if (!std::equal(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(there), head.begin())) {
     return Step::wrong;
   }
   if (kept_.size() < kRequestHead) {

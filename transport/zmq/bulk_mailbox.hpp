@@ -57,7 +57,7 @@ struct BulkAskedOver {
   unsigned connections = 0;
 };
 struct BulkWay {
-  std::optional<std::string> relay;  // its name, or empty: directly; nothing: it is not connected any more
+  std::optional<Way> way;  // nothing: it is not connected any more
 };
 struct BulkArrival {
   IslandId from;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -77,13 +78,14 @@ bool is_own(int socket) {
 
 struct Door {
   FileDescriptor listener;
-  std::string relay;
-  std::string request;
+  HolePunch::Whom whom;
+  RelayTunnels::Leads leads;
+  std::shared_ptr<std::atomic<NotPunched>> not_punched;
 };
 
 // One of ZeroMQ's connections on its way.
 struct Pipe {
-  enum class State { greets, asks, joined, failed };
+  enum class State { greets, asks, punches, joined, failed };
   Id door = 0;
   FileDescriptor near;
   FileDescriptor far;
@@ -91,6 +93,7 @@ struct Pipe {
   bool said = false;  // what the state begins with
   Bytes heard;        // of the relay's answer to that
   TimePoint until;    // greets: the latest that it may be asked; failed: when it is closed
+  std::optional<HolePunch> punch;
   std::optional<RelayFlow> out;
   std::optional<RelayFlow> in;
   bool queued = false;
@@ -128,6 +131,8 @@ struct RelayTunnels::Shared {
   void fail(Pipe& pipe, const std::string& why) const;
   void converse(Id id, Pipe& pipe);
   bool say(Pipe& pipe, ByteView bytes);
+  void punch(Id id, Pipe& pipe, TimePoint present);
+  [[nodiscard]] int wait_ms() const;
   void join(Id id, Pipe& pipe);
   void pump(Id id, Pipe& pipe);
   void expire();
@@ -141,7 +146,7 @@ void RelayTunnels::Shared::run() {
   watch(wake.get(), kWake, EPOLLIN);
   while (obey()) {
     std::array<epoll_event, 64> events{};
-    const int count = ::epoll_wait(poll.get(), events.data(), static_cast<int>(events.size()), turns.empty() ? 500 : 0);
+    const int count = ::epoll_wait(poll.get(), events.data(), static_cast<int>(events.size()), wait_ms());
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       const Id id = event.data.u64;
@@ -159,6 +164,15 @@ void RelayTunnels::Shared::run() {
     }
     expire();
   }
+}
+
+int RelayTunnels::Shared::wait_ms() const {
+  TimePoint until = now() + std::chrono::milliseconds(500);
+  for (const auto& [id, pipe] : pipes) {
+    until = pipe.state == Pipe::State::punches ? std::min(until, pipe.punch->deadline()) : until;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
+  return turns.empty() ? static_cast<int>(std::max<std::int64_t>(0, left)) : 0;
 }
 
 // False: the end.
@@ -190,7 +204,17 @@ void RelayTunnels::Shared::accept(Id id, const Door& door) {
   pipe.near = std::move(near);
   pipe.until = now() + kConnect;
   watch(pipe.near.get(), number_of_pipe, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
-  Result<FileDescriptor> far = dial(door.relay);
+  if (door.leads == Leads::through_holes) {
+    *door.not_punched = NotPunched::not_tried;  // of a new attempt nothing is known
+    Result<HolePunch> begun = HolePunch::begin(door.whom, poll.get(), number_of_pipe);
+    if (!begun) {
+      return fail(pipe, begun.error().why);
+    }
+    pipe.punch.emplace(*std::move(begun));
+    pipe.state = Pipe::State::punches;
+    return punch(number_of_pipe, pipe, now());
+  }
+  Result<FileDescriptor> far = dial(door.whom.relay);
   if (!far) {
     return fail(pipe, far.error().why);
   }
@@ -203,6 +227,23 @@ void RelayTunnels::Shared::fail(Pipe& pipe, const std::string& why) const {
   pipe.state = Pipe::State::failed;
   pipe.until = now() + kPause;
   pipe.far = FileDescriptor();
+  pipe.punch.reset();
+}
+
+void RelayTunnels::Shared::punch(Id id, Pipe& pipe, TimePoint present) {
+  const HolePunch::State state = pipe.punch->advance(present);
+  std::atomic<NotPunched>& not_punched = *doors.at(pipe.door).not_punched;
+  if (state == HolePunch::State::failed) {
+    not_punched = pipe.punch->failure();
+    return fail(pipe, "no hole to island " + doors.at(pipe.door).whom.peer.text + ": " + pipe.punch->why());
+  }
+  if (state == HolePunch::State::open) {
+    not_punched = NotPunched::not_tried;
+    pipe.far = pipe.punch->take();
+    watch(pipe.far.get(), id, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    pipe.punch.reset();
+    join(id, pipe);
+  }
 }
 
 void RelayTunnels::Shared::look(Id id) {
@@ -218,7 +259,9 @@ void RelayTunnels::Shared::look(Id id) {
     pipes.erase(id);  // ZeroMQ does not want it any more
     return;
   }
-  if (pipe.state != Pipe::State::failed) {
+  if (pipe.state == Pipe::State::punches) {
+    punch(id, pipe, now());
+  } else if (pipe.state != Pipe::State::failed) {
     converse(id, pipe);
   }
 }
@@ -243,7 +286,7 @@ bool RelayTunnels::Shared::say(Pipe& pipe, ByteView bytes) {
 void RelayTunnels::Shared::converse(Id id, Pipe& pipe) {
   static constexpr std::array kGreeting = {std::byte{5}, std::byte{1}, std::byte{0}};
   const bool greets = pipe.state == Pipe::State::greets;
-  if (!say(pipe, greets ? ByteView(kGreeting) : ByteView(socks_request(doors.at(pipe.door).request)))) {
+  if (!say(pipe, greets ? ByteView(kGreeting) : ByteView(socks_request(doors.at(pipe.door).whom.request)))) {
     return;
   }
   const std::size_t expected = greets ? kSocksGreeting.size() : socks_answer(SocksAnswer::joined).size();
@@ -316,6 +359,8 @@ void RelayTunnels::Shared::expire() {
   for (auto& [id, pipe] : pipes) {
     if (pipe.state == Pipe::State::greets && present >= pipe.until) {
       fail(pipe, "the relay did not greet");
+    } else if (pipe.state == Pipe::State::punches && present >= pipe.punch->deadline()) {
+      punch(id, pipe, present);
     }
   }
   std::erase_if(pipes, [&](const auto& pipe) { return pipe.second.state == Pipe::State::failed && present >= pipe.second.until; });
@@ -336,22 +381,24 @@ RelayTunnels::~RelayTunnels() {
   }
 }
 
-Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const std::string& relay, const std::string& request) {
+Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const HolePunch::Whom& whom, Leads leads) {
   class Opened final : public Tunnel {
    public:
-    Opened(std::shared_ptr<Shared> shared, Id id, std::string endpoint)
-        : shared_(std::move(shared)), id_(id), endpoint_(std::move(endpoint)) {}
+    Opened(std::shared_ptr<Shared> shared, Id id, std::string endpoint, std::shared_ptr<std::atomic<NotPunched>> not_punched)
+        : shared_(std::move(shared)), id_(id), endpoint_(std::move(endpoint)), not_punched_(std::move(not_punched)) {}
     ~Opened() override {
       const std::lock_guard lock(shared_->mutex);
       shared_->closed.push_back(id_);
       (void)::eventfd_write(shared_->wake.get(), 1);
     }
     [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
+    [[nodiscard]] NotPunched not_punched() const override { return *not_punched_; }
 
    private:
     std::shared_ptr<Shared> shared_;
     Id id_;
     std::string endpoint_;
+    std::shared_ptr<std::atomic<NotPunched>> not_punched_;
   };
 
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -365,14 +412,15 @@ Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const std::stri
     return Error{Code::unavailable, std::string("no socket for a relay: ") + std::strerror(errno)};
   }
   const std::string text(name.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
+  const auto not_punched = std::make_shared<std::atomic<NotPunched>>(NotPunched::not_tried);
   const std::lock_guard lock(shared_->mutex);
   const Id id = shared_->next++;
-  shared_->opened.emplace_back(id, Door{std::move(listener), relay, request});
+  shared_->opened.emplace_back(id, Door{std::move(listener), whom, leads, not_punched});
   if (!shared_->thread.joinable()) {
     shared_->thread = std::thread([raw = shared_.get()] { raw->run(); });
   }
   (void)::eventfd_write(shared_->wake.get(), 1);
-  return std::unique_ptr<Tunnel>(std::make_unique<Opened>(shared_, id, "ipc://@" + text));
+  return std::unique_ptr<Tunnel>(std::make_unique<Opened>(shared_, id, "ipc://@" + text, not_punched));
 }
 
 }  // namespace atl

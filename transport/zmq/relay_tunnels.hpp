@@ -3,6 +3,7 @@
 //
 // ZeroMQ can dial through SOCKS by itself, but ends the process where a socket is closed while such a connection waits to be tried again
 // (libzmq 4.3: socks_connecter_t::error keeps the handle of a descriptor that it closed).
+// A tunnel may lead past the relay, too: through a hole that both islands punch into their routers (hole_punch.hpp).
 // The sockets are Unix ones without a file, and nobody but this process is served. Whatever fails closes ZeroMQ's connection a second
 // later, and ZeroMQ dials again. Cost: one pass over the bytes by the kernel on this machine. Threads: any may call; one of its own pipes.
 #pragma once
@@ -11,6 +12,8 @@
 #include <string>
 
 #include "transport/base/result.hpp"
+#include "transport/control/way.hpp"
+#include "transport/relay/hole_punch.hpp"
 
 namespace atl {
 
@@ -27,9 +30,12 @@ class RelayTunnels {
    public:
     virtual ~Tunnel() = default;
     [[nodiscard]] virtual const std::string& endpoint() const = 0;  // "ipc://@0001a"
+    // What came of the newest attempt to punch; not_tried: it has not failed.
+    [[nodiscard]] virtual NotPunched not_punched() const = 0;
   };
-  // relay: "tcp://host:port"; request: what it is asked for (relay_pass.hpp). Errors: unavailable when the process has no descriptors left.
-  Result<std::unique_ptr<Tunnel>> open(const std::string& relay, const std::string& request);
+  enum class Leads { over_relay, through_holes };
+  // Errors: unavailable when the process has no descriptors left.
+  Result<std::unique_ptr<Tunnel>> open(const HolePunch::Whom& whom, Leads leads);
 
  private:
   struct Shared;

@@ -23,7 +23,7 @@ void ZmqBulkIo::reject(Session& session, const std::string& why) {
   end_session(session.id, why);
   if (way > 0) {
     redial(*dealer);  // with what the relay made of this connection nothing can be begun
-    blame_relay(peer, way, why);
+    blame_place(peer, way, why);
   } else if (dealer != nullptr) {
     say_hello(*dealer);
   } else {

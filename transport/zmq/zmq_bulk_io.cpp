@@ -9,6 +9,7 @@
 
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/log.hpp"
+#include "transport/relay/relay_pass.hpp"
 #include "transport/zmq/tcp_tuning.hpp"
 
 namespace atl {
@@ -332,9 +333,11 @@ void* ZmqBulkIo::make_dealer_socket(Dealer& dealer) {
   if (dealer.way == 0) {
     return make_dealer_socket(peers_.at(dealer.peer).who.address, false);
   }
-  const RelayOffer& relay = relays_.at(dealer.way - 1);
+  const auto& [relay, punches] = places_.at(dealer.way - 1);
   dealer.pass = relay.pass;
-  Result<std::unique_ptr<RelayTunnels::Tunnel>> tunnel = tunnels_.open(relay.address, relay.pass + "." + dealer.peer.text);
+  Result<std::unique_ptr<RelayTunnels::Tunnel>> tunnel =
+      tunnels_.open({relay.address, request_with(relay.pass, dealer.peer), settings_.island, dealer.peer},
+                    punches ? RelayTunnels::Leads::through_holes : RelayTunnels::Leads::over_relay);
   if (!tunnel) {
     log_rarely("bulk link: " + tunnel.error().why);
     return nullptr;
@@ -521,7 +524,7 @@ void ZmqBulkIo::tick(TimePoint present) {
     if (dealer != nullptr) {
       redial(*dealer);
     }
-    blame_relay(peer, way, "silence");
+    blame_place(peer, way, "silence");
   }
   for (const std::uint64_t id : quiet) {
     if (const auto session = sessions_.find(id); session != sessions_.end()) {

@@ -21,6 +21,7 @@
 #include "transport/bulk/stream_count.hpp"
 #include "transport/bulk/uplink_queue.hpp"
 #include "transport/bulk/want_queue.hpp"
+#include "transport/relay/punch_record.hpp"
 #include "transport/zmq/accept_gate.hpp"
 #include "transport/zmq/bulk_flight.hpp"
 #include "transport/zmq/bulk_mailbox.hpp"
@@ -75,7 +76,7 @@ class ZmqBulkIo {
     TimePoint hello_again;  // if nothing is heard
     Duration patience{};
     unsigned hellos = 0;  // said since the last session of this connection
-    unsigned way = 0;     // 0: it dials the peer's address; else the relay, counted from 1, at which it waits for the peer
+    unsigned way = 0;     // 0: it dials the peer's address; else the place, counted from 1, at which it waits for the peer
     std::string pass;     // shown there
     std::unique_ptr<RelayTunnels::Tunnel> tunnel;  // through which it dials the relay
     bool accepts = false;                          // the peer says hello over it: so it is at a relay for one of the two
@@ -116,13 +117,14 @@ class ZmqBulkIo {
     bool far = false;                       // it was once, and is taken for far since then
     std::optional<TimePoint> apart_since;   // there is no direct connection
     std::optional<TimePoint> direct_since;  // there is one
-    unsigned relays = 0;                    // at so many of them, from the first on, it is waited for
+    unsigned places = 0;                    // at so many of them, from the first on, it is waited for
     std::optional<unsigned> told_way;       // by which it is reached, as was said last
+    PunchRecord punching;
     struct Trouble {
-      unsigned times = 0;  // that a session over this relay was spoilt, or fell silent
+      unsigned times = 0;  // that a session of this place was spoilt, or fell silent
       TimePoint newest;
     };
-    std::map<unsigned, Trouble> troubles;  // by relay, counted from 1
+    std::map<unsigned, Trouble> troubles;  // by place, counted from 1
   };
 
   // Commands.
@@ -133,13 +135,20 @@ class ZmqBulkIo {
   void remove_peer(const IslandId& island);
   void send_want(const OutgoingWant& want);
 
-  // Ways: relays where there is no direct one (zmq_bulk_ways.cpp).
+  // A relay, or the same one's help to punch a hole.
+  struct Place {
+    RelayOffer relay;
+    bool punches = false;
+  };
+  // Ways: places where there is no direct one (zmq_bulk_ways.cpp).
   void set_relays(std::vector<RelayOffer> relays);
   void look_at_ways(TimePoint now);
   void look_at_way(const IslandId& island, Peer& peer, TimePoint now);
-  void blame_relay(const IslandId& island, unsigned way, const std::string& why);
+  void blame_place(const IslandId& island, unsigned way, const std::string& why);
   [[nodiscard]] bool is_shunned(const Peer& peer, unsigned way, TimePoint now) const;
-  void wait_at_relays(const IslandId& island, Peer& peer);
+  void wait_at_places(const IslandId& island, Peer& peer);
+  void note_punching(const IslandId& island, Peer& peer, TimePoint now);
+  [[nodiscard]] Way way_at(const Peer& peer, unsigned way) const;
   void tell_way(const IslandId& island, Peer& peer);
   [[nodiscard]] bool accepts_from(const IslandId& peer) const { return peer < settings_.island; }
 
@@ -215,7 +224,7 @@ class ZmqBulkIo {
   void* router_;
   std::optional<AcceptGate> gate_;
   std::map<IslandId, Peer> peers_;
-  std::vector<RelayOffer> relays_;
+  std::vector<Place> places_;
   RelayTunnels tunnels_;
   std::map<Key, IslandId> admitted_;
   std::map<std::uint64_t, Session> sessions_;

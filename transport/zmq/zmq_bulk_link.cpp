@@ -146,7 +146,7 @@ class Link final : public ZmqBulkLink {
     } else if (const auto* over = std::get_if<BulkAskedOver>(&arrival->what)) {
       receiver.asked_over(arrival->from, over->connections);
     } else if (const auto* way = std::get_if<BulkWay>(&arrival->what)) {
-      receiver.way_changed(arrival->from, way->relay);
+      receiver.way_changed(arrival->from, way->way);
     } else {
       receiver.connected(now, arrival->from);
     }

@@ -54,6 +54,7 @@ struct ZmqBulkSettings {
   std::uint64_t link_memory_bytes = kLinkMemory;  // link_memory.hpp; its inbox and outbox are kept here
   std::uint64_t queue_bytes = 4ULL << 20;
   std::size_t queue_wants = 8192;
+  bool hole_punching = true;  // where relays are offered, and there is no direct way
   Duration ping_every = std::chrono::seconds(2);
   Duration dead_after = std::chrono::seconds(30);  // longer than a piece takes on the slowest link
 };

@@ -1,10 +1,12 @@
-// By which way a peer is reached: directly, or over a relay where neither side can dial the other.
+// By which way a peer is reached: directly, through a hole that both punch into their routers, or over a relay.
 //
-// A relay joins an outward connection of each of the two (transport/relay), so both have to come to it, and to the same one. Both see that
-// there is no direct connection, and wait at the first relay a moment later; where nothing comes of that, at the next one as well. The
-// first relay at which they meet stays, those after it are given up. A direct connection that comes later ends the relayed ones.
+// Where neither side can dial the other both come to the same place: a relay that tells each the other's address at one moment, so that
+// they punch (transport/relay/hole_words.hpp), then the same relay as one that joins an outward connection of each, then the next relay.
+// Both see that there is no direct connection, and wait at the first place a moment later; where nothing comes of that, at the next one as
+// well. The first place at which they meet stays, those after it are given up; one before it may still become better. A direct connection
+// that comes later ends the others. Punching that failed is not tried again for a while (punch_record.hpp), and costs no time then.
 // Of the two the one with the smaller id dials: it says hello, and it decides over how many connections they speak. The other one has a
-// connection more at the relay than are in use, for the next.
+// connection more at the place than are in use, for the next.
 // A relay is a stranger: where sessions over it are spoilt or fall silent again and again, another one is taken for a while.
 #include <algorithm>
 #include <climits>
@@ -25,15 +27,27 @@ constexpr Duration kShunned = std::chrono::minutes(5);  // and a relay is left a
 }  // namespace
 
 void ZmqBulkIo::set_relays(std::vector<RelayOffer> relays) {
-  const auto same = [](const RelayOffer& a, const RelayOffer& b) { return a.name == b.name && a.address == b.address; };
-  if (!std::ranges::equal(relays, relays_, same)) {
-    for (auto& [island, peer] : peers_) {
-      close_dealers(peer, 1, UINT_MAX);
-      peer.relays = 0;
-      peer.troubles.clear();
+  std::vector<Place> places;
+  for (RelayOffer& relay : relays) {
+    if (settings_.hole_punching) {
+      places.push_back({relay, true});
+    }
+    if (relay.carries) {
+      places.push_back({std::move(relay), false});
     }
   }
-  relays_ = std::move(relays);
+  const auto same = [](const Place& a, const Place& b) {
+    return a.relay.name == b.relay.name && a.relay.address == b.relay.address && a.punches == b.punches;
+  };
+  if (!std::ranges::equal(places, places_, same)) {
+    for (auto& [island, peer] : peers_) {
+      close_dealers(peer, 1, UINT_MAX);
+      peer.places = 0;
+      peer.troubles.clear();
+      peer.punching.forget();
+    }
+  }
+  places_ = std::move(places);
 }
 
 void ZmqBulkIo::look_at_ways(TimePoint present) {
@@ -46,26 +60,47 @@ void ZmqBulkIo::look_at_way(const IslandId& island, Peer& peer, TimePoint presen
   if (!peer.best.empty() && way_of(peer) == 0) {
     peer.apart_since.reset();
     peer.direct_since = peer.direct_since.value_or(present);
-    if (peer.relays > 0 && present - *peer.direct_since >= kDirectStands) {
+    if (peer.places > 0 && present - *peer.direct_since >= kDirectStands) {
       close_dealers(peer, 1, UINT_MAX);
-      peer.relays = 0;
+      peer.places = 0;
     }
     return;
   }
   peer.direct_since.reset();
   peer.apart_since = peer.apart_since.value_or(present);
+  note_punching(island, peer, present);
   const unsigned met = way_of(peer);
-  if (met > 0 && met < peer.relays) {
-    close_dealers(peer, met + 1, UINT_MAX);
-    peer.relays = met;
-  } else if (met == 0 && peer.relays < relays_.size() && present - *peer.apart_since >= kDirectPatience + peer.relays * kRelayPatience) {
-    ++peer.relays;
+  unsigned tried = 0;
+  for (unsigned way = 1; way <= peer.places; ++way) {
+    tried += is_shunned(peer, way, present) ? 0 : 1;
   }
-  wait_at_relays(island, peer);
+  if (met > 0 && met < peer.places) {
+    close_dealers(peer, met + 1, UINT_MAX);
+    peer.places = met;
+  } else if (met == 0 && peer.places < places_.size() && present - *peer.apart_since >= kDirectPatience + tried * kRelayPatience) {
+    ++peer.places;
+  }
+  wait_at_places(island, peer);
 }
 
-void ZmqBulkIo::wait_at_relays(const IslandId& island, Peer& peer) {
-  for (unsigned way = 1; way <= peer.relays; ++way) {
+// What came of punching, where it was not for one more connection beside those that there are.
+void ZmqBulkIo::note_punching(const IslandId& island, Peer& peer, TimePoint present) {
+  const unsigned met = way_of(peer);
+  for (const auto& dealer : peer.dealers) {
+    const NotPunched why = dealer->way > 0 && dealer->way != met && dealer->tunnel ? dealer->tunnel->not_punched() : NotPunched::not_tried;
+    if (why != NotPunched::not_tried && peer.punching.may_try(present)) {
+      peer.punching.failed(why, present);
+      log_info("bulk link: no hole is punched on the way to island " + island.text + " for the next " +
+               human_duration(peer.punching.again() - present) + ": " +
+               (why == NotPunched::own_router     ? "this island's router gives each connection another port"
+                : why == NotPunched::peers_router ? "its router gives each connection another port"
+                                                  : "both dialled at the same moment, and one's router let nothing in"));
+    }
+  }
+}
+
+void ZmqBulkIo::wait_at_places(const IslandId& island, Peer& peer) {
+  for (unsigned way = 1; way <= peer.places; ++way) {
     if (is_shunned(peer, way, now())) {
       close_dealers(peer, way, way);
       continue;
@@ -76,7 +111,7 @@ void ZmqBulkIo::wait_at_relays(const IslandId& island, Peer& peer) {
       const bool waits = dealer->way == way && dealer->session == 0;
       there += dealer->way == way ? 1 : 0;
       waiting += waits ? 1 : 0;
-      if (waits && dealer->pass != relays_.at(way - 1).pass) {
+      if (waits && dealer->pass != places_.at(way - 1).relay.pass) {
         redial(*dealer);
       }
     }
@@ -88,12 +123,13 @@ void ZmqBulkIo::wait_at_relays(const IslandId& island, Peer& peer) {
 
 bool ZmqBulkIo::is_shunned(const Peer& peer, unsigned way, TimePoint present) const {
   const auto trouble = peer.troubles.find(way);
-  return trouble != peer.troubles.end() && trouble->second.times >= kTroubles && present - trouble->second.newest < kShunned;
+  return (places_.at(way - 1).punches && !peer.punching.may_try(present) && way_of(peer) != way) ||
+         (trouble != peer.troubles.end() && trouble->second.times >= kTroubles && present - trouble->second.newest < kShunned);
 }
 
-// `way` of a session that neither side ended; a direct one is no relay's. The relay's connections are closed with the next tick: this may
+// `way` of a session that neither side ended; a direct one is no place's. Its connections are closed with the next tick: this may
 // be said while one of them is read.
-void ZmqBulkIo::blame_relay(const IslandId& island, unsigned way, const std::string& why) {
+void ZmqBulkIo::blame_place(const IslandId& island, unsigned way, const std::string& why) {
   const auto peer = peers_.find(island);
   if (way == 0 || peer == peers_.end()) {
     return;
@@ -103,10 +139,21 @@ void ZmqBulkIo::blame_relay(const IslandId& island, unsigned way, const std::str
   trouble.times = present - trouble.newest > kTroublesWithin ? 1 : trouble.times + 1;
   trouble.newest = present;
   if (trouble.times == kTroubles) {
-    log_warning("bulk link: relay " + relays_.at(way - 1).name + " is left alone for " + human_duration(kShunned) +
-                " on the way to island " + island.text + ": " + std::to_string(kTroubles) +
-                " connections over it ended, the last because of " + why);
+    log_warning("bulk link: " + to_string(way_at(peer->second, way)) + " is left alone for " + human_duration(kShunned) +
+                " as a way to island " + island.text + ": " + std::to_string(kTroubles) + " connections of it ended, the last because of " +
+                why);
   }
+}
+
+Way ZmqBulkIo::way_at(const Peer& peer, unsigned way) const {
+  if (way == 0) {
+    return {};
+  }
+  const auto& [relay, punches] = places_.at(way - 1);
+  if (punches) {
+    return {"", true, NotPunched::not_tried};
+  }
+  return {relay.name, false, settings_.hole_punching ? peer.punching.why() : NotPunched::switched_off};
 }
 
 void ZmqBulkIo::tell_way(const IslandId& island, Peer& peer) {
@@ -114,13 +161,18 @@ void ZmqBulkIo::tell_way(const IslandId& island, Peer& peer) {
   if (way == peer.told_way) {
     return;
   }
-  const bool was_relayed = peer.told_way.value_or(0) > 0;
+  const bool was_indirect = peer.told_way.value_or(0) > 0;
   peer.told_way = way;
-  const std::string relay = way.value_or(0) > 0 ? relays_.at(*way - 1).name : "";
-  if (way && (*way > 0 || was_relayed)) {
-    log_info("bulk link: island " + island.text + " is reached " + (*way > 0 ? "over relay " + relay : "directly"));
+  if (!way || way_at(peer, *way).punched) {
+    peer.punching.forget();
   }
-  mailbox_->push(BulkArrival{island, BulkWay{way ? std::optional(relay) : std::nullopt}});
+  if (way && (*way > 0 || was_indirect)) {
+    log_info("bulk link: island " + island.text + " is reached " +
+             (*way == 0                      ? "directly"
+              : places_.at(*way - 1).punches ? "through a punched hole"
+                                             : "over " + to_string(way_at(peer, *way))));
+  }
+  mailbox_->push(BulkArrival{island, BulkWay{way ? std::optional(way_at(peer, *way)) : std::nullopt}});
 }
 
 }  // namespace atl

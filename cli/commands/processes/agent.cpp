@@ -59,6 +59,7 @@ struct AgentCommandOptions {
   Duration leave_within = std::chrono::seconds(60);
   std::string keep_ended = "30";
   bool keep_removed = false;
+  bool no_hole_punching = false;
   bool insecure = false;
 };
 
@@ -86,6 +87,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.advertise = given.advertise;
   options.metrics = given.metrics;
   options.insecure = given.insecure;
+  options.hole_punching = !given.no_hole_punching;
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
   options.check_arena = given.check_arena;
@@ -275,7 +277,9 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
       {"--keep-ended",
        "for how many days the newest checkpoint of a run that ended stays here, or forever; the older ones go a day after the end",
        &options->keep_ended},
-      {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed}};
+      {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed},
+      {"--no-hole-punching", "where neither of two islands can dial the other this one does not try to reach it through both routers",
+       &options->no_hole_punching}};
 }
 
 // TOKEN@HOST:PORT, or TOKEN alone, which holds an address. One that joined before needs none; where the first time cannot succeed, it is

@@ -1,4 +1,5 @@
 // `atoll coordinator`: the control plane in the foreground, and `init`, which makes its state directory.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,7 @@ struct CoordinatorCommandOptions {
   std::string web_key;
   std::string price;
   std::uint64_t relay = 0;  // port of one in this process
+  std::uint64_t hole_punching = 0;
   std::vector<std::string> relay_tickets;
   bool insecure = false;
 };
@@ -99,8 +101,15 @@ Status take_relays(const CoordinatorCommandOptions& options, coordinator::Servic
   if (options.relay > UINT16_MAX) {
     return Error{Code::invalid_argument, "--relay " + std::to_string(options.relay) + " is no port: give one such as 4402"};
   }
-  if (options.relay > 0) {
-    service.own_relay.emplace().bind = to_string(Address{"*", static_cast<std::uint16_t>(options.relay)});
+  if (options.hole_punching > UINT16_MAX) {
+    return Error{Code::invalid_argument, "--hole-punching " + std::to_string(options.hole_punching) + " is no port: give one such as 4402"};
+  }
+  if (options.relay > 0 && options.hole_punching > 0) {
+    return Error{Code::invalid_argument, "--relay helps islands to punch holes, too: leave --hole-punching out"};
+  }
+  if (const std::uint64_t port = std::max(options.relay, options.hole_punching); port > 0) {
+    service.own_relay.emplace().bind = to_string(Address{"*", static_cast<std::uint16_t>(port)});
+    service.own_relay->carries = options.relay > 0;
   }
   for (const std::string& file : options.relay_tickets) {
     ATOLL_ASSIGN(RelayTicket ticket, read_ticket(file));
@@ -251,6 +260,10 @@ Command coordinator_command() {
   command.options.push_back({"--price", "of what islands send, as 0.09/GB; the page says what a run has cost", &options->price});
   command.options.push_back(
       {"--relay", "a port, such as 4402: islands that cannot dial each other meet here, in this process (else nowhere)", &options->relay});
+  command.options.push_back({"--hole-punching",
+                             "a port, such as 4402, and the one after it: as --relay, but islands only learn here how to dial each other "
+                             "through their routers, and no data pass (else nowhere)",
+                             &options->hole_punching});
   command.options.push_back({"--relay-ticket",
                              "the ticket of a relay that runs elsewhere (atoll relay); islands try relays in the order given",
                              &options->relay_tickets,

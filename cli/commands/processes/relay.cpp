@@ -70,7 +70,7 @@ Result<RelayTicket> ticket_of(const RelayCommandOptions& options, const RelaySet
   if (!is_name(name)) {
     return Error{Code::invalid_argument, "--name " + shown_name(name) + ": a name has " + std::string(kNameRule)};
   }
-  return RelayTicket{name, to_string(address), settings.secret};
+  return RelayTicket{name, to_string(address), settings.secret, true};
 }
 
 Status serve(const Invocation& invocation, const RelayCommandOptions& options) {

@@ -25,6 +25,8 @@ constexpr std::array kFigures = {
            [](const RelayFigures& figures) { return static_cast<double>(figures.strangers); }},
     Figure{"atoll_relay_joined_total", "counter", "Pairs of connections that were joined.",
            [](const RelayFigures& figures) { return static_cast<double>(figures.joined); }},
+    Figure{"atoll_relay_introduced_total", "counter", "Pairs of islands' connections that were told each other's address, to punch a hole.",
+           [](const RelayFigures& figures) { return static_cast<double>(figures.introduced); }},
     Figure{"atoll_relay_refused_total", "counter", "Connections that were refused or closed for what they did.",
            [](const RelayFigures& figures) { return static_cast<double>(figures.refused); }},
     Figure{"atoll_relay_bytes_total", "counter", "Bytes moved.",

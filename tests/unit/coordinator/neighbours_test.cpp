@@ -142,18 +142,52 @@ TEST_CASE("neighbours: by which relay two exchange is an event, told once of the
     return texts;
   };
   bench.say("a", PathReport{IslandId("b"), true, ""});
-  bench.say("a", Ways{{{IslandId("b"), ""}}});
+  bench.say("a", Ways{{{IslandId("b"), {}}}});
   CHECK(told().empty());
-  CHECK(bench.paths_to("a").at(0).way == "");
-  bench.say("a", Ways{{{IslandId("b"), "frankfurt"}, {IslandId("nobody"), "frankfurt"}, {IslandId("a"), "x"}}});
+  CHECK(bench.paths_to("a").at(0).way == Way{});
+  bench.say("a", Ways{{{IslandId("b"), {"frankfurt"}}, {IslandId("nobody"), {"frankfurt"}}, {IslandId("a"), {"x"}}}});
   CHECK(told() == std::vector<std::string>{"data between islands a and b go over relay frankfurt"});
-  bench.say("b", Ways{{{IslandId("a"), "frankfurt"}}});
+  bench.say("b", Ways{{{IslandId("a"), {"frankfurt"}}}});
   CHECK(told().empty());
-  CHECK(bench.paths_to("a").at(0).way == "frankfurt");
-  bench.say("b", Ways{{{IslandId("a"), ""}}});
+  CHECK(bench.paths_to("a").at(0).way == Way{"frankfurt"});
+  bench.say("b", Ways{{{IslandId("a"), {}}}});
   CHECK(told() == std::vector<std::string>{"data between islands a and b go directly"});
   bench.say("a", Ways{});
   CHECK_FALSE(bench.paths_to("a").at(0).way);
+}
+
+TEST_CASE("neighbours: a punched hole is an event, told once of the two, and a relay's says why no hole is punched") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto told = [&] {
+    std::string texts;
+    for (const Record& record : bench.last.records) {
+      if (const auto* event = std::get_if<EventRecord>(&record); event != nullptr && event->kind == "path_way") {
+        texts += event->text + "\n";
+      }
+    }
+    return texts;
+  };
+  const auto says = [&](const char* island, const char* peer, const Way& way) {
+    bench.say(island, Ways{{{IslandId(peer), way}}});
+    return told();
+  };
+  bench.say("a", PathReport{IslandId("b"), true, ""});
+  const Way punched{"", true, NotPunched::not_tried};
+  CHECK(says("a", "b", punched) == "data between islands a and b go through a hole that both punched into their routers\n");
+  CHECK(says("b", "a", punched).empty());
+  CHECK(bench.paths_to("a").at(0).way == punched);
+  const std::string over = "data between islands a and b go over relay frankfurt; no hole is punched: ";
+  const std::string symmetric = " gives each connection another port (a symmetric NAT)\n";
+  CHECK(says("a", "b", {"frankfurt", false, NotPunched::own_router}) == over + "the router of island a" + symmetric);
+  CHECK(says("b", "a", {"frankfurt", false, NotPunched::peers_router}).empty());
+  (void)says("a", "b", punched);
+  (void)says("b", "a", punched);
+  CHECK(says("b", "a", {"frankfurt", false, NotPunched::own_router}) == over + "the router of island b" + symmetric);
+  (void)says("a", "b", punched);
+  (void)says("b", "a", punched);
+  CHECK(says("b", "a", {"frankfurt", false, NotPunched::switched_off}) == over + "island b was started with --no-hole-punching\n");
 }
 
 TEST_CASE(
