@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "coordinator/core/bounded_sum.hpp"
 #include "coordinator/core/decide.hpp"
-#include "transport/base/bounded_sum.hpp"
 #include "transport/base/usual_norms.hpp"
 
 namespace atl::coordinator {

@@ -13,9 +13,9 @@
 #include <set>
 #include <vector>
 
+#include "coordinator/core/bounded_sum.hpp"
 #include "coordinator/core/decide.hpp"
 #include "coordinator/core/record.hpp"
-#include "transport/base/bounded_sum.hpp"
 #include "transport/control/message.hpp"
 
 namespace atl::coordinator {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "transport/base/bounded_sum.hpp"
+#include "coordinator/core/bounded_sum.hpp"
 
 namespace atl::coordinator {
 namespace {
