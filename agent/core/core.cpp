@@ -220,8 +220,13 @@ void Core::State::on_core(const LinkUp& event) {
 }
 
 // A hello says it, as at every new connection.
-void Core::State::on_core(const UplinkSet& event) {
-  session.set_uplink(event.bits_per_second);
+void Core::State::on_core(const SelfChanged& event) {
+  if (event.uplink_bits_per_second) {
+    session.set_uplink(*event.uplink_bits_per_second);
+  }
+  if (event.kernels) {
+    session.set_kernels(*event.kernels);
+  }
   if (session.welcomed()) {
     session.reset();
     say_hello();

@@ -63,7 +63,7 @@ struct Core::State {
   void on_core(const PathWatched& event);
   void on_core(const PathMeasured& event);
   void on_neighbours(const Neighbours& message);
-  void on_core(const UplinkSet& event);
+  void on_core(const SelfChanged& event);
   void on_core(const StoredRemoved& event);
   void on_core(const CopyEnded& event) { send(event.copied); }
   void on_core(const LeaveAsked& event) { begin_leaving(event.why); }

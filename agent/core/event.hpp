@@ -412,10 +412,11 @@ struct Gauges {
   std::uint64_t agent_memory_bytes = 0;
   std::uint64_t trainer_memory_bytes = 0;
 };
-// What the island's owner lets it send has changed, in bits a second; 0: no limit. The coordinator hears of it.
-struct UplinkSet {
+// What the island says of itself has changed, and the coordinator hears of it.
+struct SelfChanged {
   static constexpr Addressee kTo = Addressee::core;
-  double bits_per_second = 0;
+  std::optional<double> uplink_bits_per_second = {};  // what its owner lets it send; 0: no limit
+  std::optional<std::string> kernels = {};            // what its trainers compute with and on, for people
 };
 // SIGTERM, or the owner asked: finish the round in hand and go.
 struct LeaveAsked {
@@ -429,6 +430,6 @@ using Event =
                  ExchangeDone, ExchangeBroke, PartnerAhead, PairInDoubt, PairRenounced, ResultApplied, ParametersOffered, HandedOver,
                  ParametersAdopted, CheckpointWritten, CheckpointFailed, CheckpointLoaded, CheckpointBroken, CatchUpDone, CatchUpBroke,
                  TaskProgressed, TaskWrote, TaskDrew, TaskEnded, ContentHeld, ContentOpened, ContentMissed, PathTried, PathWatched,
-                 PathMeasured, Gauges, UplinkSet, CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
+                 PathMeasured, Gauges, SelfChanged, CopyEnded, CopyFetched, StoredRemoved, LeaveAsked>;
 
 }  // namespace atl::agent

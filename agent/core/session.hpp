@@ -30,6 +30,7 @@ class Session {
   void move_to(const std::string& bulk_address) { identity_.bulk_address = bulk_address; }
   // Its owner lets it send so many bits a second from now on.
   void set_uplink(double bits_per_second) { identity_.uplink_bits_per_second = bits_per_second; }
+  void set_kernels(const std::string& text) { identity_.kernels = text; }
   // The link was lost, or the coordinator refused this island: it has to be welcomed again.
   void lose(TimePoint now);
   void reset() { out_->set_linked(false); }

@@ -209,21 +209,59 @@ BlasFacts probe_blas(const std::string& core_type) {
   return facts_of(lines_of_child(kPatience, [&](int out) { tell_of_blas(core_type.c_str(), out); }));
 }
 
-TrainerFacts ask_trainer(const std::string& program) {
-  const std::vector<std::string> lines = lines_of_child(kTrainerPatience, [&](int out) {
+AskedTrainer::AskedTrainer(const std::string& program) : until_(std::chrono::steady_clock::now() + kTrainerPatience) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return;
+  }
+  in_ = FileDescriptor(ends[0]);
+  const FileDescriptor out(ends[1]);
+  child_ = ::fork();
+  if (child_ == 0) {
     const int nothing = ::open("/dev/null", O_RDWR);
     ::dup2(nothing, STDIN_FILENO);
-    ::dup2(out, STDOUT_FILENO);
+    ::dup2(out.get(), STDOUT_FILENO);
     ::dup2(nothing, STDERR_FILENO);
     ::unsetenv("ATOLL_ISLAND_LINK");
     ::execl(program.c_str(), "atoll", "trainer", "--facts", nullptr);
-  });
+    ::_exit(1);
+  }
+}
+
+AskedTrainer::~AskedTrainer() {
+  if (child_ > 0) {
+    ::kill(child_, SIGKILL);  // it has ended or hangs
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+std::optional<TrainerFacts> AskedTrainer::take() {
+  std::array<char, kMostText> piece{};
+  ssize_t count = 0;
+  while (in_.is_open() && text_.size() < kMostText && (count = ::read(in_.get(), piece.data(), piece.size())) > 0) {
+    text_.append(piece.data(), static_cast<std::size_t>(count));
+  }
+  const bool more = in_.is_open() && count < 0 && (errno == EAGAIN || errno == EINTR);
+  if (more && std::chrono::steady_clock::now() < until_) {
+    return std::nullopt;
+  }
   TrainerFacts facts;
-  if (lines.size() == 3 && lines[0].starts_with("LibTorch ")) {
+  if (const std::vector<std::string> lines = lines_of(text_); lines.size() == 3 && lines[0].starts_with("LibTorch ")) {
     facts.text = lines[0];
     std::istringstream(lines[1]) >> facts.for_gpus >> facts.gpus;
   }
   return facts;
+}
+
+TrainerFacts ask_trainer(const std::string& program) {
+  AskedTrainer asked(program);
+  std::optional<TrainerFacts> facts;
+  while (!(facts = asked.take())) {
+    pollfd watched{asked.fd(), POLLIN, 0};
+    ::poll(&watched, 1, 1000);
+  }
+  return *facts;
 }
 
 std::vector<std::string> gpus_of(const std::filesystem::path& driver) {

@@ -8,10 +8,15 @@
 // Threads: decide_kernels is pure. The others fork, so they belong before the threads of a process.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "transport/base/file_descriptor.hpp"
 
 namespace atl {
 
@@ -63,7 +68,26 @@ struct TrainerFacts {
   bool for_gpus = false;  // its LibTorch is one for GPUs
   std::size_t gpus = 0;   // that it can use here
 };
-// Cost: LibTorch is loaded, half a second. What gives no answer for twenty seconds counts as not there.
+// Asks it in a process of its own, which loads LibTorch: half a second, of which nobody has to wait.
+class AskedTrainer {
+ public:
+  explicit AskedTrainer(const std::string& program);
+  ~AskedTrainer();
+  AskedTrainer(const AskedTrainer&) = delete;
+  AskedTrainer& operator=(const AskedTrainer&) = delete;
+
+  // Nothing: it has not answered yet. What gives no answer for twenty seconds counts as not there. Never blocks.
+  std::optional<TrainerFacts> take();
+  // Readable when there is something to take; -1: nothing could be asked.
+  [[nodiscard]] int fd() const { return in_.get(); }
+
+ private:
+  std::chrono::steady_clock::time_point until_;
+  FileDescriptor in_;
+  pid_t child_ = -1;
+  std::string text_;
+};
+// The same, waited for.
 TrainerFacts ask_trainer(const std::string& program);
 
 // The models of the machine's NVIDIA GPUs, as their driver names them in this folder.

@@ -56,7 +56,8 @@ const M* message_in(const LinkEvent& event) {
 class Driver {
  public:
   Driver(const AgentOptions& options, std::string bound, std::string dialled, SessionSettings session, Core core,
-         std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, const StopSignals& signals, const StateLock& lock)
+         std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, std::unique_ptr<AskedTrainer> asked, Kernels kernels,
+         const StopSignals& signals, const StateLock& lock)
       : options_(options),
         bound_(std::move(bound)),
         dialled_(std::move(dialled)),
@@ -64,6 +65,8 @@ class Driver {
         core_(std::move(core)),
         control_(std::move(control)),
         engine_(std::move(engine)),
+        asked_(std::move(asked)),
+        kernels_(std::move(kernels)),
         signals_(signals),
         leave_watch_({options.leave_file, options.leave_command, options.state, options.leave_idle}),
         state_watch_(lock),
@@ -104,7 +107,7 @@ class Driver {
     if (const std::optional<double> uplink = uplink_watch_.pump(at)) {
       log_info("island " + session_.island + " may send " + uplink_text(*uplink) + " from now on");
       engine_->post(SetUplink{*uplink});
-      pending_.push_back(UplinkSet{*uplink});
+      pending_.push_back(SelfChanged{.uplink_bits_per_second = *uplink});
     }
     while (std::optional<LinkEvent> event = control_->receive()) {
       take(*std::move(event));
@@ -120,6 +123,7 @@ class Driver {
     }
     pump_trainer(at);
     pump_task(at);
+    hear_trainer();
     if (at >= next_gauge_) {
       next_gauge_ = at + kGaugeEvery;
       pending_.push_back(Gauges{resident_bytes(), trainer() ? trainer()->resident_bytes() : task_ ? task_->resident_bytes() : 0});
@@ -153,6 +157,9 @@ class Driver {
         fds.push_back({fd, POLLIN, 0});
       }
       until = std::min(until, trainer()->next_check());
+    }
+    if (asked_ && asked_->fd() >= 0) {
+      fds.push_back({asked_->fd(), POLLIN, 0});
     }
     if (task_) {
       for (const int fd : task_->watch_fds()) {
@@ -280,6 +287,24 @@ class Driver {
     if (starting_task_ && task_waits_ && !trainer()) {
       task_waits_ = false;
       preparation_.begin(*starting_task_);
+    }
+  }
+
+  // What the built-in trainer says of itself, once: until then it is what this machine has.
+  void hear_trainer() {
+    const std::optional<TrainerFacts> facts = asked_ ? asked_->take() : std::nullopt;
+    if (!facts) {
+      return;
+    }
+    asked_.reset();
+    const std::vector<std::string> gpus = gpus_of();
+    const std::string text = computes_text(*facts, kernels_, gpus);
+    log_info("island " + session_.island + ": trainers are to compute with " + text);
+    if (const std::string idle = idle_gpus_text(*facts, gpus); !idle.empty()) {
+      log_warning("island " + session_.island + ": " + idle);
+    }
+    if (text != kernels_.text) {
+      pending_.push_back(SelfChanged{.kernels = text});
     }
   }
 
@@ -461,6 +486,8 @@ class Driver {
   Core core_;
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<AskedTrainer> asked_;  // nothing: it has answered
+  Kernels kernels_;
   std::uint64_t pieces_sent_ = 0;  // by the engine, when it was last looked at
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
@@ -507,7 +534,7 @@ Status run_agent(const AgentOptions& given) {
   AgentOptions options = given;
   const char* core_type = std::getenv(kCoreTypeVariable);
   const Kernels kernels = choose_kernels(core_type == nullptr ? std::nullopt : std::optional<std::string>(core_type));  // before any thread
-  const TrainerFacts trainer = ask_trainer(options.program.empty() ? "/proc/self/exe" : options.program);
+  auto asked = std::make_unique<AskedTrainer>(options.program.empty() ? "/proc/self/exe" : options.program);
   const StopSignals signals;
   std::error_code failure;
   options.state = fs::absolute(options.state, failure);
@@ -557,7 +584,7 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(SessionSettings session, settings_of_sessions(options, engine_settings, kernels));
   session.island = name;
   session.link_folder = link_folder->path();
-  Identity identity = identity_of(options, computes_text(trainer, kernels, gpus_of()), control_settings.coordinator_key);
+  Identity identity = identity_of(options, kernels.text, control_settings.coordinator_key);
   identity.island = island;
   identity.name = name;
   identity.bulk_address = address;
@@ -569,12 +596,9 @@ Status run_agent(const AgentOptions& given) {
   core_settings.keep_ended = options.keep_ended;
   core_settings.keep_removed = options.keep_removed;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
-  log_info("island " + name + ": trainers are to compute with " + identity.kernels);
-  if (const std::string idle = idle_gpus_text(trainer, gpus_of()); !idle.empty()) {
-    log_warning("island " + name + ": " + idle);
-  }
   Driver driver(options, bound, control_settings.address, std::move(session),
-                Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), signals, lock);
+                Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
+                kernels, signals, lock);
   return driver.run();
 }
 

@@ -270,6 +270,28 @@ TEST_CASE("an island that leaves without a coordinator brings its state to the d
   CHECK(after <= 61s);  // leave_limit: a minute
 }
 
+TEST_CASE("what turns out about an island is said in a new hello, and not before there is somebody to hear it") {
+  const auto hello_of = [](const Bench& bench) {
+    const auto found = std::ranges::find_if(bench.messages, [](const Message& m) { return std::holds_alternative<Hello>(m); });
+    return found == bench.messages.end() ? std::nullopt : std::optional(std::get<Hello>(*found));
+  };
+  Bench bench;
+  bench.feed(SelfChanged{.kernels = "LibTorch 9.9"});
+  CHECK_FALSE(hello_of(bench));
+  bench.feed(agent::LinkUp{});
+  REQUIRE(hello_of(bench));
+  CHECK(hello_of(bench)->kernels == "LibTorch 9.9");
+  bench.say(Welcome{});
+  bench.feed(SelfChanged{.kernels = "LibTorch 9.9, on 2 × H200"});
+  REQUIRE(hello_of(bench));
+  CHECK(hello_of(bench)->kernels == "LibTorch 9.9, on 2 × H200");
+  bench.say(Welcome{});
+  bench.feed(SelfChanged{.uplink_bits_per_second = 5e6});
+  REQUIRE(hello_of(bench));
+  CHECK(hello_of(bench)->uplink_bits_per_second == 5e6);
+  CHECK(hello_of(bench)->kernels == "LibTorch 9.9, on 2 × H200");
+}
+
 TEST_CASE("the paths from neighbours are tried, and a new coordinator hears what came of it") {
   Bench bench;
   bench.feed(agent::LinkUp{});

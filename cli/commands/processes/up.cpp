@@ -32,6 +32,7 @@ using nlohmann::json;
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 constexpr Duration kStartWithin = std::chrono::seconds(30);
 constexpr Duration kBetweenLooks = std::chrono::seconds(1);  // whether the line has been used
+constexpr Duration kComesWithin = std::chrono::seconds(10);  // an island that has joined
 constexpr Duration kTokenGoodFor = std::chrono::hours(24);
 constexpr Duration kAgentPatience = std::chrono::minutes(15);
 constexpr Duration kAgentPatienceAlone = std::chrono::seconds(3);  // without a coordinator no round ends
@@ -256,6 +257,7 @@ class FirstMachine {
 
   // Whether the line has been used, or is of no use any more: then there is another one. Whatever fails is tried again.
   void look_at_token() {
+    tell_of_arrivals();
     const Result<json> tokens = client_->ask("tokens", json::object());
     if (!tokens) {
       return;
@@ -266,19 +268,23 @@ class FirstMachine {
       }
       if (const std::string island = text_at(token, "used_by"); !island.empty()) {
         ++joined_;
-        tell_of(island);
+        arrivals_.emplace_back(island, now());
+        tell_of_arrivals();
       }
       static_cast<void>(invite());
       return;
     }
   }
 
-  void tell_of(const std::string& id) {
-    const Result<json> islands = client_->ask("islands", json::object());
+  // Of those that have joined, once they have come: from where is known then. One that does not come is told of all the same.
+  void tell_of_arrivals() {
+    const Result<json> islands = arrivals_.empty() ? Result<json>(json::object()) : client_->ask("islands", json::object());
     for (const json& island : islands ? list_at(*islands, "islands") : json::array()) {
-      if (text_at(island, "id") == id) {
-        const std::string from = text_at(island, "seen_host");
+      const auto arrival = std::ranges::find(arrivals_, text_at(island, "id"), &std::pair<std::string, TimePoint>::first);
+      const std::string from = text_at(island, "seen_host");
+      if (arrival != arrivals_.end() && (!from.empty() || now() - arrival->second > kComesWithin)) {
         talk("island " + printable(text_at(island, "name")) + " has joined" + (from.empty() ? "" : ", from " + printable(from)));
+        arrivals_.erase(arrival);
       }
     }
   }
@@ -357,6 +363,7 @@ class FirstMachine {
   std::string key_;    // the coordinator's
   std::string token_;  // the id of the one whose line was shown last
   std::size_t joined_ = 0;
+  std::vector<std::pair<std::string, TimePoint>> arrivals_;  // ids of islands that are not told of yet, and since when
   std::optional<CoordinatorClient> client_;
   std::optional<Companion> coordinator_;
   std::optional<Companion> agent_;
