@@ -62,6 +62,28 @@ Bench invited() {
   return bench;
 }
 
+const Digest kDigest = [] {
+  Digest digest;
+  digest.bytes[0] = std::byte{7};
+  return digest;
+}();
+
+// An agent that is to go on from its checkpoint of this round, of digest kDigest.
+Bench invited_to(const RunSpec& run, Round round) {
+  Bench bench;
+  bench.feed(agent::LinkUp{});
+  bench.say(Welcome{});
+  Invite invite;
+  invite.run = RunId("r-1");
+  invite.spec = to_json(run);
+  invite.epoch = Epoch(2);
+  invite.from = StartFrom::checkpoint;
+  invite.committed = round;
+  invite.digest = kDigest;
+  bench.say(invite);
+  return bench;
+}
+
 }  // namespace
 
 TEST_CASE("a reader is let in when the coordinator says so, and shut out when it takes that back") {
@@ -117,23 +139,11 @@ TEST_CASE("an island whose checkpoint is being read trains on it, and not on wha
 
 TEST_CASE("a trainer of one's own takes the last parameters of a completed run, has time to finish, and is named if it is the first") {
   const auto ends = [](const std::string& trainer, const Release& release) {
-    Bench bench;
-    bench.feed(agent::LinkUp{});
-    bench.say(Welcome{});
     RunSpec given = spec();
     given.trainer.name = trainer;
-    Digest digest;
-    digest.bytes[0] = std::byte{7};
-    Invite invite;
-    invite.run = RunId("r-1");
-    invite.spec = to_json(given);
-    invite.epoch = Epoch(2);
-    invite.from = StartFrom::checkpoint;
-    invite.committed = Round(10);
-    invite.digest = digest;
-    bench.say(invite);
+    Bench bench = invited_to(given, Round(10));
     REQUIRE(bench.newest<LoadCheckpoint>());
-    bench.feed(CheckpointLoaded{RunId("r-1"), Round(10), digest});
+    bench.feed(CheckpointLoaded{RunId("r-1"), Round(10), kDigest});
     REQUIRE(bench.newest<StartTrainer>());
     bench.feed(TrainerReady{.run = RunId("r-1"), .incarnation = bench.newest<StartTrainer>()->incarnation, .step = Step(40)});
     const Member self{IslandId("i-a"), "a", "", "tcp://h:1"};
@@ -141,7 +151,7 @@ TEST_CASE("a trainer of one's own takes the last parameters of a completed run, 
     CheckpointWritten written;
     written.run = RunId("r-1");
     written.round = Round(10);
-    written.digest = digest;
+    written.digest = kDigest;
     bench.feed(written);
     REQUIRE(std::ranges::any_of(bench.messages, [](const Message& m) { return std::holds_alternative<RunEnded>(m); }));
     bench.say(release);
@@ -164,22 +174,10 @@ TEST_CASE(
     "a trainer of one's own begins again from its last state after what is not finite, and the built-in one takes nothing in from such a "
     "step") {
   const auto goes_back = [](const std::string& trainer, bool in_parameters) {
-    Bench bench;
-    bench.feed(agent::LinkUp{});
-    bench.say(Welcome{});
     RunSpec given = spec();
     given.trainer.name = trainer;
-    Digest digest;
-    digest.bytes[0] = std::byte{7};
-    Invite invite;
-    invite.run = RunId("r-1");
-    invite.spec = to_json(given);
-    invite.epoch = Epoch(2);
-    invite.from = StartFrom::checkpoint;
-    invite.committed = Round(1);
-    invite.digest = digest;
-    bench.say(invite);
-    bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+    Bench bench = invited_to(given, Round(1));
+    bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), kDigest});
     REQUIRE(bench.newest<StartTrainer>());
     const std::uint64_t incarnation = bench.newest<StartTrainer>()->incarnation;
     bench.feed(TrainerReady{.run = RunId("r-1"), .incarnation = incarnation, .step = Step(4)});
@@ -240,20 +238,8 @@ TEST_CASE("asked to leave just before the coordinator goes it waits some seconds
 }
 
 TEST_CASE("an island that leaves without a coordinator brings its state to the disk, and goes at its limit though that still lasts") {
-  Bench bench;
-  bench.feed(agent::LinkUp{});
-  bench.say(Welcome{});
-  Digest digest;
-  digest.bytes[0] = std::byte{7};
-  Invite invite;
-  invite.run = RunId("r-1");
-  invite.spec = to_json(spec());
-  invite.epoch = Epoch(2);
-  invite.from = StartFrom::checkpoint;
-  invite.committed = Round(1);
-  invite.digest = digest;
-  bench.say(invite);
-  bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), digest});
+  Bench bench = invited_to(spec(), Round(1));
+  bench.feed(CheckpointLoaded{RunId("r-1"), Round(1), kDigest});
   bench.say(NewEpoch{RunId("r-1"), Epoch(3), Round(1), {Member{IslandId("i-a"), "a", "", "tcp://h:1"}}, std::nullopt});
   bench.say(Drain{"stopped"});
   bench.feed(agent::LinkDown{});
