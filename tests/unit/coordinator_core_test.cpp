@@ -231,6 +231,42 @@ TEST_CASE("what is told of a revoked island names it, once and after a restart")
   }
 }
 
+TEST_CASE("a run that has taken its last round is not paused any more: it is complete once its islands have the last checkpoint") {
+  Bench bench;
+  const std::vector<std::string> names = {"a", "b"};
+  for (const std::string& name : names) {
+    bench.join(name);
+  }
+  const auto everyone = [&](auto message) {
+    for (const std::string& name : names) {
+      bench.core.step(bench.now, IslandId(name), 1, message);
+    }
+  };
+  const RunId id("r");
+  REQUIRE(bench.core.submit(bench.now, id, spec_for(2, 2, 1), "", "").has_value());
+  const auto view = [&] { return *bench.core.run(bench.now, id); };
+  bench.take();
+  atl::Ready ready;
+  ready.run = id;
+  ready.epoch = view().epoch;
+  everyone(ready);
+  everyone(Checkpointed{id, Round(0), Digest{}, digest(7), 1, {}});
+  ready.epoch = view().epoch;
+  ready.round = Round(1);
+  everyone(ready);
+  bench.take();
+  everyone(Exchanged{id, ready.epoch, Round(1), Attempt(1), digest(1), 0, 0, 0});
+  INFO(view().reason.text);
+  REQUIRE(view().committed.value == 1);
+  REQUIRE(view().state == RunState::running);
+  const Status asked = bench.core.pause(bench.now, id);
+  REQUIRE_FALSE(asked.ok());
+  CHECK(asked.error().code == Code::conflict);
+  CHECK(asked.error().why.find("has taken its last round") != std::string::npos);
+  everyone(RunEnded{id, Round(1), digest(1), {}});
+  CHECK(view().state == RunState::completed);
+}
+
 TEST_CASE("a run that is resumed takes no island from another one, says which it waits for, and has them back once that one is over") {
   Bench bench;
   const std::vector<std::string> names = {"a", "b"};

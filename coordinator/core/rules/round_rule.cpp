@@ -92,6 +92,9 @@ Status RoundRule::pause(Run& run) {
   if (run.life.is(RunState::paused) || (run.life.pausing() && !stands)) {
     return {};
   }
+  if (run.at_end() && !run.members.empty()) {  // an island that stands for a pause would not take over what it lacks of the last round
+    return Error{Code::conflict, "run " + run.about.name + " has taken its last round: it is complete in a moment"};
+  }
   if (!run.lineage.initialised() || run.members.empty()) {
     core_.pause_now(run);
   } else {
