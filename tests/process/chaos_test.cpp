@@ -33,7 +33,8 @@ struct World {
   std::map<std::string, std::string> environment;  // of every agent
   std::vector<std::string> options;                // of every agent
   std::string run_file;
-  bool in_step = true;  // every round has all steps of an island to which nothing happens, and ends at the same step of each
+  double rounds_a_second = 1.5;  // under chaos, about
+  bool in_step = true;           // every round has all steps of an island to which nothing happens, and ends at the same step of each
 };
 
 World arithmetic_world(const std::string& strategy = "name = \"diloco\"\n") {
@@ -55,7 +56,8 @@ World language_world(const std::filesystem::path& module, const std::filesystem:
           "10000000\nbatch = 4\nsequence_length = 64\n"
           "learning_rate = 2e-3\nwarmup_steps = 20\nmax_steps_per_second = 10\nthreads = 1\nevaluate_batches = 64\n[strategy]\nname = "
           "\"diloco\"\ninner_steps = 10\n"
-          "[islands]\nmin = 1\nmax = 5\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 5\n"};
+          "[islands]\nmin = 1\nmax = 5\ndeadline = \"20s\"\n[checkpoint]\nevery_rounds = 5\n",
+          0.7};
 }
 
 int number_from(const char* variable, int otherwise) {
@@ -65,8 +67,11 @@ int number_from(const char* variable, int otherwise) {
 
 class Chaos {
  public:
-  Chaos(Cluster& cluster, World world, std::uint64_t seed)
-      : cluster_(cluster), world_(std::move(world)), rng_(seed, atl::stream_of("chaos")) {
+  Chaos(Cluster& cluster, World world, std::chrono::seconds duration, std::uint64_t seed)
+      : cluster_(cluster),
+        world_(std::move(world)),
+        last_cut_(30 + static_cast<std::uint64_t>(static_cast<double>(duration.count()) * world_.rounds_a_second)),
+        rng_(seed, atl::stream_of("chaos")) {
     survivor_ = std::string(1, static_cast<char>('a' + rng_.below(4)));
     told("nothing happens to " + survivor_);
   }
@@ -92,6 +97,8 @@ class Chaos {
   }
   [[nodiscard]] const std::string& history() const { return history_; }
   [[nodiscard]] const std::string& survivor() const { return survivor_; }
+  // No link is cut because of a later round: an island that comes to it has all its cuts behind it.
+  [[nodiscard]] std::uint64_t last_cut() const { return last_cut_; }
   // How often a link was cut so far.
   [[nodiscard]] std::size_t cuts() const {
     std::size_t count = 0;
@@ -108,8 +115,8 @@ class Chaos {
   // Every few seconds while this agent lives its links are cut, all of them or some, for up to seven seconds.
   std::string cuts_after(std::uint64_t round) {
     std::vector<atl::agent::Fault> faults;
-    for (std::uint32_t number = 1; number <= 40; ++number) {
-      round += 5 + rng_.below(40);
+    for (std::uint32_t number = 1; round + 25 <= last_cut_; ++number) {
+      round += 5 + rng_.below(20);
       atl::agent::Fault fault;
       fault.number = number;
       fault.round = atl::Round(round);
@@ -167,6 +174,7 @@ class Chaos {
 
   Cluster& cluster_;
   World world_;
+  std::uint64_t last_cut_;
   std::string run_;
   atl::Rng rng_;
   std::string survivor_;
@@ -203,7 +211,7 @@ void pause(Cluster& cluster, const std::string& run) {
 Outcome chaos(const World& world, std::chrono::seconds duration) {
   Cluster cluster;
   const auto seed = static_cast<std::uint64_t>(number_from("ATOLL_CHAOS_SEED", static_cast<int>(1 + atl_test::day() % 7)));
-  Chaos chaos(cluster, world, seed);
+  Chaos chaos(cluster, world, duration, seed);
   for (const char* name : {"a", "b", "c", "d"}) {
     chaos.start(name, 5);
   }
@@ -212,22 +220,30 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
   chaos.run_for(run, duration);
   INFO("seed " << seed << "\n" << chaos.history());
 
-  // Left alone: everybody comes back, and rounds go on with all five. Links are cut on as the islands come to the rounds for that, so it
-  // takes a while; one that was killed a moment ago may still count in the round that it had contributed to, so it takes three such rounds.
-  const std::uint64_t left_alone = cluster.round_of(run);
+  // Left alone: everybody comes back, and rounds go on with all five. Links are cut on as the islands come to the rounds for that: one
+  // that is cut off while the run is being paused is not waited for. One that was killed a moment ago may still count in the round that it
+  // had contributed to, so it takes three such rounds, with no cut since the first.
+  std::uint64_t from = std::max(cluster.round_of(run), chaos.last_cut());
+  std::size_t cuts = chaos.cuts();
   const auto everybody = [&] {
+    if (const std::size_t so_far = chaos.cuts(); so_far != cuts) {
+      cuts = so_far;
+      from = std::max(from, cluster.round_of(run));
+    }
     std::size_t whole = 0;
     for (const json& event : cluster.events(run)) {
-      if (event.value("kind", "") == "round_committed" && event["round"] > left_alone) {
+      if (event.value("kind", "") == "round_committed" && event["round"] > from) {
         whole = event["fields"]["members"].size() == 5 ? whole + 1 : 0;
       }
     }
     return whole >= 3;
   };
-  const bool healed = Cluster::eventually(everybody, std::chrono::seconds(300));
+  const bool healed = Cluster::eventually(everybody, std::chrono::seconds(300) + duration);
   INFO(cluster.run({"status", run}).out << cluster.logs().substr(0, 200'000));
   REQUIRE(healed);
   pause(cluster, run);
+
+  INFO("paused:\n" << cluster.run({"events", run}).out);
 
   // The same bytes everywhere, at the round after which it is paused.
   const std::uint64_t last = cluster.round_of(run);
