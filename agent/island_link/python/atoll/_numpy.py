@@ -41,7 +41,7 @@ class NumpyIsland(Island):
             self._held.append(Held(gradients, "gradient"))
             self._gradient_at = [list(gradients).index(name) for name in parameters]
         self._state = state if state is not None else {}
-        self._pickled()
+        self._check_state()
         self._evaluate = evaluate
         self._begin(list(parameters), [array.shape for array in self._parameters], blocks, description, samples)
 
@@ -67,20 +67,15 @@ class NumpyIsland(Island):
     def _read_gradient(self, index, values):
         self._gradient(index)[...] = values.reshape(self._gradient(index).shape)
 
-    def _pickled(self) -> bytes:
-        """Errors: Refused by name."""
-        try:
-            return pickle.dumps(dict(self._state), pickle.HIGHEST_PROTOCOL)
-        except Exception as failure:
-            for name, value in self._state.items():
-                try:
-                    pickle.dumps(value)
-                except Exception as of_value:
-                    raise Refused(f"state[{name!r}] is of type {type(value).__name__}, which cannot be saved: {of_value}") from None
-            raise Refused(f"state cannot be saved: {failure}") from None
+    def _check_state(self) -> None:
+        """Errors: Refused with the name of the first that cannot be saved."""
+        for name, value in self._state.items():
+            try:
+                pickle.dumps(value)
+            except Exception as failure:
+                raise Refused(f"state[{name!r}] is of type {type(value).__name__}, which cannot be saved: {failure}") from None
 
     def _to_save(self, beside):
-        self._pickled()
         state = pickle.dumps({"parameters": self._parameters, "state": dict(self._state), "step": self.step}, pickle.HIGHEST_PROTOCOL)
         return partial(write_file, "state.pickle", state)
 
