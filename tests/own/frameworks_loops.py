@@ -274,7 +274,6 @@ def lightning(steps=None, folder=None):
             self.log("held_out", loss_of(self.body, *batch[:2]))
 
     module = Line()
-    loader = island.loader(Rows(), batch_size=2 * BATCH if manual else BATCH)
     checks = torch.utils.data.DataLoader([Rows()[1000 + index] for index in range(16)], 8)
     stops = [EarlyStopping("held_out", min_delta=100.0, patience=1)] if os.environ.get("STOPS") else []
     trainer = lightning.Trainer(
@@ -283,7 +282,7 @@ def lightning(steps=None, folder=None):
         callbacks=[LightningCallback(island, evaluate=lambda: held_out(module.body)), *stops],
         **{"max_epochs": -1, **json.loads(os.environ.get("ARGUMENTS", "{}"))},
     )  # fmt: skip
-    trainer.fit(module, loader, checks)
+    trainer.fit(module, island.loader(Rows(), batch_size=2 * BATCH if manual else BATCH), checks)  # after the callback, as the page has it
     with torch.no_grad():
         written.end(module, held_out(module.body))
 

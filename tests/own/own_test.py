@@ -21,6 +21,7 @@ from islands import (
 import numpy
 from counted_tokens import CountedTokens  # noqa: F401
 from fake_agent import FakeAgent
+from held import Held  # noqa: F401
 from pieces import Pieces  # noqa: F401
 from saves import Saves  # noqa: F401
 from true_loops import TrueLoops

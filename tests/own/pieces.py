@@ -67,7 +67,7 @@ class Pieces(unittest.TestCase):
     def test_who_waits_for_an_agent_says_for_what(self):
         code = "import sys, atoll; atoll.join(path=sys.argv[1])"
         with tempfile.TemporaryDirectory() as folder:
-            for name, why in (("missing", "which is not there"), ("closed", "where nobody listens"), ("x" * 120, "and a socket's path at most 107: start the agent with a shorter --state")):
+            for name, why in (("missing", "which is not there"), ("closed", "where nobody listens"), ("x" * 120, "and a socket's path at most 107: start the agent with a shorter --state"), ("", "is no agent's socket, STATE/trainers/NAME, but a folder")):
                 path = os.path.join(folder, name)
                 if name == "closed":
                     with socket.socket(socket.AF_UNIX) as closed:

@@ -138,6 +138,21 @@ class Traps(unittest.TestCase):
         self.assertEqual([number for number, left_out in enumerate(skipped) if left_out], [0, 1, 5])
         self.assertEqual([step for step, _, _ in said[:8]], [0, 0, 0, 1, 2, 3, 3, 4])
 
+    def test_a_lost_model_whose_steps_are_all_left_out_is_said(self):
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        island = TorchIsland(Alone({"training": {"steps": 12}}), {})
+        model, opt = optimizer_of()
+        with self.assertRaisesRegex(RuntimeError, "no optimiser has stepped on the last 64 batches after step 3, and none of their losses was finite"):
+            with island.train(model, opt):
+                for number, _ in enumerate(island.loader(list(range(40)))):
+                    self.assertLess(number, 200)
+                    if number < 70 and number % 20 == 0 and island.step < 3:  # few steps, and few losses that are finite
+                        opt.step()
+                    island.log(loss=torch.tensor(1.0 if number % 10 == 0 and number < 100 else float("nan")))
+
     def test_an_optimiser_that_steps_twice_on_a_batch_does_two_steps(self):
         island, said, _ = self.counted(each=lambda number, model, opt: (opt.step(), opt.step()))
         self.assertEqual(([step for step, _, _ in said], island.position), ([0, 2, 4, 6, 8, 10], 12))

@@ -119,7 +119,7 @@ class TrueLoops:
         joins = {"step": 50, "position": 50}
         self.assertIn("state['sched'] (it goes by the loss)", self.told(island_of(joins), lambda _, opt: {"sched": plateau(opt)}))
         self.assertIn("scheduler[0] (it goes by the loss)", self.told(island_of(joins), None, scheduler=plateau))
-        said = self.told(island_of(joins), lambda model, _: {"ema": torch.optim.swa_utils.AveragedModel(model), "seen": 3, "second": optimizer_of()[1]})
+        said = self.told(island_of(joins), lambda model, _: {"ema": torch.optim.swa_utils.AveragedModel(model), "seen": 3, "second": optimizer_of()[1], "scaler": torch.cuda.amp.GradScaler(enabled=False)})
         self.assertIn("goes on at step 50", said)
         self.assertIn("state['ema'], state['seen'] cannot be moved", said)
         self.assertEqual(self.told(island_of(), {"seen": 3}), "")
@@ -250,6 +250,30 @@ class TrueLoops:
             with self.subTest(why), self.assertRaisesRegex(ValueError, why):
                 island_of().start(*optimizer_of(), state=bad)
 
+    def test_dicts_and_lists_that_grow_and_shrink_come_back_as_they_were(self):
+        from collections import deque
+
+        import torch
+
+        state = lambda: {"history": [], "recent": deque(maxlen=3), "todo": [1, 2, 3], "seen": {}, "models": [torch.nn.Linear(1, 1)]}  # noqa: E731
+        with tempfile.TemporaryDirectory() as folder:
+            (model, opt), kept, island = optimizer_of(), state(), island_of()
+            island.start(model, opt, state=kept)
+            for step in range(5):
+                kept["history"].append([step, 0.5])
+                kept["recent"].append(step)
+                kept["seen"][step] = torch.tensor(step)
+            kept["todo"].pop()
+            island._save(folder)
+            back = state()
+            island_of({"step": 0, "position": 0, "directory": folder}).start(*optimizer_of(), state=back)
+            self.assertEqual((back["history"], list(back["recent"]), back["todo"]), ([[step, 0.5] for step in range(5)], [2, 3, 4], [1, 2]))
+            self.assertEqual((back["recent"].maxlen, back["seen"]), (3, {step: torch.tensor(step) for step in range(5)}))
+            kept["models"].append(torch.nn.Linear(1, 1))
+            island._save(folder)
+            with self.assertRaisesRegex(ValueError, r"the checkpoint has state\['models'\]\[1\], and this program has not"):
+                island_of({"step": 0, "position": 0, "directory": folder}).start(*optimizer_of(), state=state())
+
     def test_several_optimisers_and_those_of_another_model(self):
         import torch
 
@@ -271,14 +295,25 @@ class TrueLoops:
             island_of().start(torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))}))
 
     def test_callbacks_refuse_data_that_are_not_cut(self):
+        import types
+
         from atoll.callbacks import HuggingFaceCallback, LightningCallback
 
+        def begun(callback, said=None, ours=False, **configuration):
+            model, opt = optimizer_of()
+            trainer, island = types.SimpleNamespace(optimizers=[opt]), island_of(**configuration)
+            made = callback(island, samples=1, data=said)
+            if callback is LightningCallback:  # whose trainer gets the data after it
+                trainer.train_dataloader = island.loader([0, 1]) if ours else [0, 1]
+                made.on_train_start(trainer, model)
+
+        cut = {"data": {"part": 1, "parts": 2}}
         for callback in (HuggingFaceCallback, LightningCallback):
-            island = island_of(data={"part": 1, "parts": 2})
             with self.assertRaisesRegex(ValueError, "part 1 of 2 of the data, and the loop's data are not cut"):
-                callback(island, samples=1)
-            callback(island, samples=1, data="own")
-            callback(island_of(), samples=1)
+                begun(callback, **cut)
+            begun(callback, "own", **cut)
+            begun(callback)
+        begun(LightningCallback, ours=True, **cut)
 
     def test_the_frameworks_schedulers_follow_the_run(self):
         import types

@@ -73,6 +73,8 @@ class ExchangeIsland(Island):
     def exchange(self, parameters: Any, loss: Any = None, samples: Optional[int] = None, state: Any = None, tokens: Optional[int] = None, **metrics: Any) -> Any:
         """A step led to these parameters (and this state of the optimiser): gives those to go on with. `island.running` says whether to."""
         samples = samples_of(samples)
+        if state is None and self._kept is not None:
+            raise Misused("island.start() was given a state, and island.exchange() is not: say state=, or a trainer that is killed goes on without it")
         self._tree, self._kept, self._changed = parameters, state, False
         self._lazy = self._flatten(parameters)[1]
         self.done(loss, samples, tokens, **metrics)

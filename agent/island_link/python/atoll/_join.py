@@ -58,6 +58,8 @@ def attach(path: str) -> tuple[str, socket.socket]:
         except FileNotFoundError:
             why = f"atoll: waits for {path}, which is not there: an agent makes STATE/trainers/NAME once it is started with --trainer NAME=attach"
         except ConnectionError:
+            if os.path.isfile(path) or os.path.isdir(path):
+                raise Refused(f"{path} is no agent's socket, STATE/trainers/NAME, but a {'folder' if os.path.isdir(path) else 'file'}") from None
             why = f"atoll: waits for an agent at {path}, where nobody listens"
         except OSError as failure:
             raise Refused(f"{path} is no agent's socket, STATE/trainers/NAME: {failure.strerror or failure}") from None

@@ -9,7 +9,8 @@ from typing import Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
-from ._island import Island, Refused, refuse_type
+from ._held import Held
+from ._island import Island, Refused
 from ._join import connect
 from ._saver import write_file
 
@@ -25,26 +26,32 @@ class NumpyIsland(Island):
         blocks: Any = None,
         description: Optional[str] = None,
     ) -> None:
-        """Declares the parameters, by name, arrays of float64, float32 or float16 of any shape, and goes on from a checkpoint if there is one.
+        """Declares the parameters, by name, arrays of float64, float32 or float16 of any shape, and goes on from a checkpoint if there is one. The loop changes
+        them in place, or puts others of the same shape into the dict that it has given. Errors: Refused by name where an array cannot be shared, or
+        the loop has it no more.
 
         state      a dict of picklable values that is saved and restored in place (optimiser state, a random generator)
         evaluate   gives the loss on held-out data
         gradients  by the same names, where the run's strategy exchanges gradients
         samples    in this island's part of the data; 0: unknown
         """
-        self._parameters = [parameters[name] for name in parameters]
-        for name, array in parameters.items():
-            if not isinstance(array, numpy.ndarray):
-                raise Refused(
-                    f"parameter '{name}' is of type {type(array).__name__}, which cannot be changed in place: give an array, numpy.array({array!r}) of a number"
-                    if numpy.isscalar(array)
-                    else f"parameter '{name}' is of type {type(array).__name__}, not a NumPy array"
-                )
-            refuse_type(name, array.dtype.name)
-        self._gradient_arrays = [gradients[name] for name in parameters] if gradients is not None else []
+        self._held = [Held(parameters, "parameter")]
+        self._parameters = self._held[0].arrays
+        if gradients is not None:
+            self._held.append(Held(gradients, "gradient"))
+            self._gradient_at = [list(gradients).index(name) for name in parameters]
         self._state = state if state is not None else {}
+        self._check_state()
         self._evaluate = evaluate
         self._begin(list(parameters), [array.shape for array in self._parameters], blocks, description, samples)
+
+    def _copy(self, order):
+        for held in self._held:
+            held.follow()
+        super()._copy(order)
+
+    def _gradient(self, index):
+        return self._held[1].arrays[self._gradient_at[index]]
 
     def _write(self, index, out):
         out[:] = self._parameters[index].reshape(-1)
@@ -55,10 +62,18 @@ class NumpyIsland(Island):
         array[...] = new if alpha == 0 else numpy.float32(alpha) * array.astype(numpy.float32) + numpy.float32(1 - alpha) * new
 
     def _write_gradient(self, index, out):
-        out[:] = self._gradient_arrays[index].reshape(-1)
+        out[:] = self._gradient(index).reshape(-1)
 
     def _read_gradient(self, index, values):
-        self._gradient_arrays[index][...] = values.reshape(self._gradient_arrays[index].shape)
+        self._gradient(index)[...] = values.reshape(self._gradient(index).shape)
+
+    def _check_state(self) -> None:
+        """Errors: Refused with the name of the first that cannot be saved."""
+        for name, value in self._state.items():
+            try:
+                pickle.dumps(value)
+            except Exception as failure:
+                raise Refused(f"state[{name!r}] is of type {type(value).__name__}, which cannot be saved: {failure}") from None
 
     def _to_save(self, beside):
         state = pickle.dumps({"parameters": self._parameters, "state": dict(self._state), "step": self.step}, pickle.HIGHEST_PROTOCOL)

@@ -131,13 +131,13 @@ class Schedules:
 
 
 def counters(state: Any) -> list[str]:
-    """What of `state` may count steps and is no scheduler: averages, samplers, objects of the program's own. Optimisers, modules and
-    generators do not count the run's steps."""
+    """What of `state` may count steps and is no scheduler: averages, samplers, objects of the program's own. Optimisers, modules,
+    a GradScaler and generators do not count the run's steps."""
     optimizers, modules = torch.optim.Optimizer, torch.nn.Module
     return [
         path
         for path, leaf, _ in _state.leaves(state)
         if scheduler_in(leaf) is None
         and (isinstance(leaf, int) and not isinstance(leaf, bool) or hasattr(leaf, "n_averaged") or hasattr(leaf, "load_state_dict"))
-        and (hasattr(leaf, "n_averaged") or not (isinstance(leaf, (optimizers, modules)) or hasattr(leaf, "param_groups")))
+        and (hasattr(leaf, "n_averaged") or not (isinstance(leaf, (optimizers, modules)) or hasattr(leaf, "param_groups") or hasattr(leaf, "get_scale")))
     ]

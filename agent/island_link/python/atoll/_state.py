@@ -99,8 +99,36 @@ def capture(value: Any) -> Any:
     return pair[0]() if pair else value
 
 
-def restore(value: Any, saved: Any, path: str = "state") -> None:
-    """Errors: Refused if `saved` is of another tree."""
+def objects(value: Any) -> list[str]:
+    """Paths of what has a state of its own."""
+    return [path for path, leaf, _ in leaves(value) if callable(getattr(leaf, "load_state_dict", None))]
+
+
+def _resize(value: Any, saved: Any, path: str, known: Any) -> None:
+    """A dict or list that has grown or become shorter since it was given has what it had. Plain values come and go by themselves; objects do not."""
+    if isinstance(value, Mapping) and isinstance(saved, Mapping):
+        more = [key for key in saved if key not in value]
+    elif isinstance(value, (list, tuple, MutableSequence)) and isinstance(saved, (list, tuple)):
+        more = list(range(len(value), len(saved)))
+        while len(value) > len(saved) and isinstance(value, MutableSequence) and isinstance(value[-1], _PLAIN):
+            value.pop()
+    else:
+        return
+    for key in more:
+        where = f"{path}[{key!r}]"
+        if known is None or any(each.startswith(where) for each in known) or not isinstance(value, (MutableMapping, MutableSequence)):
+            raise Refused(f"the checkpoint has {where}, and this program has not: what is saved with a state of its own is given to start() from the beginning")
+        if isinstance(value, MutableMapping):
+            value[key] = saved[key]
+        else:
+            value.append(saved[key])
+
+
+def restore(value: Any, saved: Any, path: str = "state", known: Any = None) -> None:
+    """known: objects() of what was saved; None: all that was saved is an object. Errors: Refused if `saved` is of another tree."""
+    children = _children(value)
+    if children is not None:
+        _resize(value, saved, path, known)
     for key, child in _children(value) or []:
         where = f"{path}[{key!r}]"
         try:
@@ -108,7 +136,7 @@ def restore(value: Any, saved: Any, path: str = "state") -> None:
         except (KeyError, IndexError, TypeError):
             raise Refused(f"the checkpoint has no {where}: it is of another program or another state=") from None
         if _children(child) is not None:
-            restore(child, found, where)
+            restore(child, found, where, known)
         elif _pair(child):
             _pair(child)[1](found)
         elif isinstance(value, (MutableMapping, MutableSequence)):

@@ -8,6 +8,7 @@ does k steps; of several (a GAN's) those that step on one batch do one step.
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
@@ -15,6 +16,8 @@ import torch
 
 from . import _library as library
 from ._island import Misused, Refused
+
+_LOST = 64  # batches without a step and without a finite loss: more than anything but a lost model has
 
 
 def inner_optimizer(optimizer: Any) -> Any:
@@ -154,7 +157,15 @@ class Training:
                 island._save_now()
         elif not self._over:
             island._schedules.stand_at(island.step)  # a loop that steps its scheduler with each micro-batch
+            self._refuse_lost()
         return not self._over
+
+    def _refuse_lost(self) -> None:
+        """A GradScaler leaves out every step of a model that has diverged, and so the run would never hear of it. Errors: RuntimeError."""
+        if self.logged and len(self.logged) % _LOST == 0 and not any(map(math.isfinite, self._island._numbers(self.logged[-_LOST:]))):
+            raise RuntimeError(
+                f"no optimiser has stepped on the last {_LOST} batches after step {self._island.step}, and none of their losses was finite: the model has diverged"
+            )
 
     def _done(self) -> None:
         island, loss, samples = self._island, self._loss(), self._samples

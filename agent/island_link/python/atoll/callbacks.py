@@ -205,9 +205,7 @@ class LightningCallback(_Follower, _Lightning):
 
     def __init__(self, island: Any, samples: int = 0, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None):
         super().__init__(island, samples, evaluate)
-        self._data = data
-        if island._loader is None:
-            _refuse_whole_data(island, data)
+        self._data = data  # compared once the loader is known, which is made after the callback as a rule
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         from ._schedule import scheduler_in

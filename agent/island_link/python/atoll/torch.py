@@ -166,8 +166,8 @@ class TorchIsland(RankedIsland):
         scheduler    of the learning rate, or a list: before each step it stands at the run's step. The loop need not step it, and may. One that
                      goes by the loss (ReduceLROnPlateau) is saved and restored alone
         state        what else is saved and restored: dicts and lists of objects with state_dict() and load_state_dict(), of random generators,
-                     tensors, arrays and plain values. Plain values are restored in the dict or list that holds them, which is island.state. A
-                     scheduler of PyTorch's is moved to the run's step where it was stepped once in each step
+                     tensors, arrays and plain values. Plain values are restored in the dict or list that holds them, which is island.state, and may
+                     grow there. A scheduler of PyTorch's is moved to the run's step where it was stepped once in each step
         evaluate     gives the loss on held-out data, or (loss, {name: number}); called without gradients
         synchronise  (name, parameter) → whether the islands share it; by default those that require gradients. Of the rest a digest is
                      compared, so that nobody trains on another base
@@ -454,11 +454,11 @@ class TorchIsland(RankedIsland):
         }
 
     def _counted_state(self) -> dict[str, Any]:
-        said = {"state": _state.capture(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
+        said = {"state": _state.capture(self.state), "objects": _state.objects(self.state), "schedulers": _state.capture(self._schedules.given), "step": self.step}
         return said if self._average is None else {**said, "average": self._average.state_dict()}
 
     def _restore_counted(self, saved: Mapping[str, Any]) -> None:
-        _state.restore(self.state, saved["state"])
+        _state.restore(self.state, saved["state"], known=saved.get("objects", []))
         _state.restore(self._schedules.given, saved.get("schedulers", []), "scheduler")
         self._stood = saved.get("step", self._stood)
         if self._average is not None and "average" in saved:

@@ -1,0 +1,52 @@
+"""Arrays that a loop has given by their names, and may have put others in the place of."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Mapping
+
+import numpy
+
+from ._island import Refused, refuse_type
+
+
+class Held:
+    """arrays: in the order of the names; where the loop's dict has another of the same shape now, that one. Errors: Refused by name for what
+    is no array that can be changed in place."""
+
+    def __init__(self, given: Mapping[str, Any], what: str):
+        self._what = what
+        self.arrays = [given[name] for name in given]
+        self._given: dict[str, Any] = given if isinstance(given, dict) else dict(zip(given, self.arrays))
+        for name, array in zip(self._given, self.arrays):
+            if not isinstance(array, numpy.ndarray):
+                raise Refused(
+                    f"{what} '{name}' is of type {type(array).__name__}, which cannot be changed in place: give an array, numpy.array({array!r}) of a number"
+                    if numpy.isscalar(array)
+                    else f"{what} '{name}' is of type {type(array).__name__}, not a NumPy array"
+                )
+            refuse_type(name, array.dtype.name)
+            if not array.flags.writeable:
+                raise Refused(f"{what} '{name}' is read-only, and cannot be changed in place: give numpy.array(…) of it, which is a copy")
+        self._names = list(self._given)
+        # What is held exactly as `_given` and `arrays` hold theirs, and by nobody else.
+        self._as_given = {"": numpy.zeros(1)}
+        self._as_arrays = list(self._as_given.values())
+
+    def follow(self) -> None:
+        """Before an exchange. Errors: Refused by name for an array of another shape, and for one that the loop has no more: nobody trains it."""
+        for index, name in enumerate(self._names):
+            array, shape = self._given.get(name), self.arrays[index].shape
+            if array is not self.arrays[index]:
+                if not isinstance(array, numpy.ndarray) or array.shape != shape or not array.flags.writeable:
+                    raise Refused(f"{self._what} '{name}' was declared with shape {shape}, and is {getattr(array, 'shape', type(array).__name__)} now")
+                refuse_type(name, array.dtype.name)
+                self.arrays[index] = array
+        array = None
+        if hasattr(sys, "getrefcount") and sys.getrefcount(self._given) <= sys.getrefcount(self._as_given):
+            for index, name in enumerate(self._names):
+                if self.arrays[index].base is None and sys.getrefcount(self.arrays[index]) <= sys.getrefcount(self._as_arrays[0]):
+                    raise Refused(
+                        f"{self._what} '{name}' is an array that the loop has no more: it has put another in its place, of which the islands would not hear; "
+                        f"change it in place ({name} -= …, {name}[...] = …), or give start() the dict that the loop changes"
+                    )
