@@ -14,9 +14,9 @@
 #include "agent/storage/membership_file.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/own_address.hpp"
 #include "transport/base/room_on_disk.hpp"
 #include "transport/identity/join_token.hpp"
+#include "transport/identity/own_address.hpp"
 
 namespace atl::agent {
 namespace {

@@ -12,8 +12,8 @@
 #include "coordinator/ledger/durable_file.hpp"
 #include "coordinator/ledger/ledger.hpp"
 #include "transport/base/address.hpp"
-#include "transport/base/own_address.hpp"
 #include "transport/identity/identity.hpp"
+#include "transport/identity/own_address.hpp"
 
 namespace atl::coordinator {
 namespace {

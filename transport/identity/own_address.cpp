@@ -1,4 +1,4 @@
-#include "transport/base/own_address.hpp"
+#include "transport/identity/own_address.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
