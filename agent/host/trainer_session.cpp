@@ -23,6 +23,7 @@ namespace {
 // From the `stop` message to SIGTERM, and from a failure that it has said to its end.
 // From a message that it did not take to SIGKILL: one that dies says of what within this time.
 constexpr auto kDeafPatience = std::chrono::seconds(1);
+constexpr int kMostMessagesAtOnce = 256;  // so that one that talks without end keeps its agent from nothing
 
 double or_nan(const std::optional<double>& value) { return value.value_or(std::numeric_limits<double>::quiet_NaN()); }
 
@@ -64,7 +65,7 @@ std::vector<int> TrainerSession::watch_fds() const {
 }
 
 TimePoint TrainerSession::next_check() const {
-  TimePoint check = host_.next_check();
+  TimePoint check = more_to_read_ ? TimePoint{} : host_.next_check();
   if (stopping_) {
     check = std::min(check, *stopping_ + stop_patience());
   }
@@ -102,14 +103,17 @@ std::vector<SessionOutput> TrainerSession::pump(TimePoint now) {
     }
   }
   if (const std::optional<TrainerExit> exit = host_.pump(now)) {
-    read_link(now, out);  // what it said last
+    do {
+      read_link(now, out);  // what it said last
+    } while (more_to_read_);
     take_exit(*exit, out);
   }
   return out;
 }
 
 void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
-  while (true) {
+  more_to_read_ = false;
+  for (int i = 0; i < kMostMessagesAtOnce; ++i) {
     Result<std::optional<island_link::TrainerMessage>> message = link_.receive();
     if (!message) {
       failure_ = "said something that is no message of the island link: " + message.error().why;
@@ -134,6 +138,7 @@ void TrainerSession::read_link(TimePoint now, std::vector<SessionOutput>& out) {
         },
         **message);
   }
+  more_to_read_ = true;
 }
 
 void TrainerSession::take_exit(const TrainerExit& exit, std::vector<SessionOutput>& out) {
@@ -358,7 +363,7 @@ void TrainerSession::hear(const island_link::Failed& message, std::vector<Sessio
 }
 
 void TrainerSession::hear(const island_link::Preparing& message, std::vector<SessionOutput>& out) {
-  if (message.data && !message.data->empty()) {
+  if (message.data && !message.data->empty() && !std::exchange(said_data_, true)) {
     out.push_back(Event(TrainerSaid{order_.run, order_.incarnation, {}, {}, make_plain(*message.data, TextRule::text, 1000)}));
   }
   preparing_ = make_plain(message.what, TextRule::name, 256);

@@ -129,6 +129,8 @@ class TrainerSession {
   std::uint64_t sequences_before_ = 0;   // trained on before it was loaded
   TrainerProgress progress_;             // newest
   LogLimit preparing_lines_{20};         // of the log: as fast as it likes it may say what it prepares
+  bool said_data_ = false;               // what it reads is told once
+  bool more_to_read_ = false;            // it said more than is heard at once
   double merge_wait_ = 0;                // seconds that its merges waited
   std::map<std::string, Round> saving_;  // by folder: states that it writes beside its steps
   bool ready_ = false;                   // it stands where it was told to start

@@ -16,6 +16,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/room_on_disk.hpp"
 #include "transport/identity/join_token.hpp"
+#include "transport/identity/own_address.hpp"
 
 namespace atl::agent {
 namespace {
@@ -171,8 +172,8 @@ Result<std::string> advertised_address(const std::string& advertise, const std::
     ATOLL_ASSIGN(address.host, address_towards(towards));
     if (address.is_loopback() && !towards.is_loopback()) {
       // The name of this very machine, which it resolves to itself (Debian's /etc/hosts says 127.0.1.1): others know the machine by the
-      // address that its packets to anywhere have.
-      address.host = address_towards(kAnywhere).value_or(address.host);
+      // address that its packets to anywhere have, or in a network that no way leads out of by the first one.
+      address.host = address_towards(kAnywhere).value_or(first_address().value_or(address.host));
     }
   }
   return to_string(address);

@@ -18,6 +18,7 @@
 #include "cli/views/parts/document.hpp"
 #include "cli/views/parts/printable.hpp"
 #include "transport/base/bytes.hpp"
+#include "transport/base/descriptor_limit.hpp"
 #include "transport/base/output_file.hpp"
 #include "transport/base/own_disk.hpp"
 #include "transport/base/plain_text.hpp"
@@ -116,6 +117,7 @@ Status fetch_from(const CoordinatorAccess& access, Holders& holders, const std::
 }
 
 Result<std::unique_ptr<BulkLink>> open_reader_link(const CoordinatorAccess& access, const std::vector<Member>& sources) {
+  ATOLL_TRY(raise_descriptor_limit_to_serve());
   ZmqBulkSettings settings;
   settings.island = island_of(access.keys.public_key);
   settings.public_key = access.keys.public_key;

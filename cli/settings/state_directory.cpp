@@ -9,6 +9,7 @@
 #include "cli/run_file/toml_guard.hpp"
 #include "cli/views/parts/printable.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/plain_text.hpp"
 #include "transport/base/private_folder.hpp"
 #include "transport/base/spelling.hpp"
 
@@ -132,6 +133,9 @@ Result<CoordinatorFile> read_coordinator_file(const fs::path& path) {
   std::string text(std::size_t{1} << 16, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (const std::string other = settle_encoding(text); !other.empty()) {
+    return Error{Code::invalid_argument, path.string() + " " + other};
+  }
   if (const std::optional<TomlFault> fault = find_toml_fault(text)) {
     return Error{Code::invalid_argument, path.string() + ":" + std::to_string(fault->line) + ": " + fault->why};
   }

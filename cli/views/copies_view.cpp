@@ -27,7 +27,8 @@ std::string copies_text(const json& document) {
   const json* failed = last_failure(document);
   const std::string there = copied ? "of round " + count_text(copied) : "none";
   if (failed == nullptr || (copied && number_at(*failed, "round").value_or(*copied + 1) <= *copied)) {
-    return copied ? there : "";
+    const std::string open = text_at(document, "copies_open");
+    return open.empty() ? (copied ? there : "") : there + (copied ? "; " : ": ") + printable(open, 500);
   }
   std::string why = printable(text_at(*failed, "text"), 500);
   if (why.ends_with(kMeanwhile)) {

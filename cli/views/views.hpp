@@ -28,6 +28,7 @@ std::string data_passes_text(std::optional<double> passes);
 // The mean of the islands' newest training losses; nothing if none has told one.
 std::optional<double> training_loss_of(const nlohmann::json& document);
 // Of an ended run's copies in a store: "of round 5; then the checkpoint of round 7 was not copied by …". Empty of a run without copies.
+// `local` adds to the document what is open when it waits no longer ("copies_open").
 std::string copies_text(const nlohmann::json& document);
 // Whether there is nothing more to be heard of the copy of a run's newest checkpoint: it is there, or it failed for good.
 bool copies_are_settled(const nlohmann::json& document);

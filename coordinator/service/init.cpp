@@ -1,9 +1,5 @@
 #include "coordinator/service/init.hpp"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,28 +13,10 @@
 #include "coordinator/ledger/ledger.hpp"
 #include "transport/base/address.hpp"
 #include "transport/identity/identity.hpp"
+#include "transport/identity/own_address.hpp"
 
 namespace atl::coordinator {
 namespace {
-
-// The first IPv4 address of this machine that is not loopback; 127.0.0.1 without one.
-std::string dialable_host() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    return "127.0.0.1";
-  }
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const ifaddrs* item = list; item != nullptr; item = item->ifa_next) {
-    const bool usable = item->ifa_addr != nullptr && item->ifa_addr->sa_family == AF_INET && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
-                        (item->ifa_flags & IFF_UP) != 0;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    if (usable &&
-        ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(item->ifa_addr)->sin_addr, text.data(), text.size()) != nullptr) {
-      return text.data();
-    }
-  }
-  return "127.0.0.1";
-}
 
 std::string host_name() {
   std::array<char, 256> text{};
@@ -72,7 +50,7 @@ std::string advertised_for(const std::string& bind) {
     return bind;  // check_settings says what is wrong with it
   }
   if (address->host == "*" || address->host == "0.0.0.0" || address->host == "::") {
-    address->host = dialable_host();
+    address->host = first_address().value_or("127.0.0.1");
   }
   return to_string(*address);
 }

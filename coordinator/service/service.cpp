@@ -36,9 +36,12 @@ Status run_service(const ServiceOptions& options, int stop_fd,
   ATOLL_TRY(check_settings(options.settings));
   auto keys = read_key_file(coordinator_key_file(options.state));
   if (!keys) {
-    return keys.error().code != Code::not_found ? keys.error()
-                                                : Error{Code::not_found, "there is no coordinator in " + options.state.string() +
-                                                                             "; make one with `atoll coordinator init`"};
+    return keys.error().code != Code::not_found
+               ? keys.error()
+               : Error{Code::not_found,
+                       coordinator_key_file(options.state).string() +
+                           " is gone, the key by which islands know this coordinator: put it back from a copy, or make the "
+                           "coordinator anew from a backup in another directory (atoll coordinator init --from FILE)"};
   }
   std::optional<Ledger> ledger;
   Generation generation;

@@ -126,6 +126,16 @@ TEST_CASE("coordinator init makes a state directory once and says what to do nex
   CHECK(has(misspelt.err, "coordinator.toml:2: unknown key \"netwrok\"; nearest is network"));
   std::ofstream(folder.path() / "state" / "coordinator.toml") << "bind = \"tcp://127.0.0.1:4400\"\nnetwork = 3\n";
   CHECK(call({"coordinator", "--state", state}).exit == 2);
+  std::ofstream(folder.path() / "state" / "coordinator.toml") << std::string(
+      "\xff\xfe"
+      "b\0i\0n\0d\0=\0",
+      12);
+  CHECK(has(call({"coordinator", "--state", state}).err, "coordinator.toml is UTF-16 text"));
+  // Without its key it is another coordinator to its islands: it is not called none, and none is to be made in its place.
+  std::filesystem::remove(folder.path() / "other" / "keys" / "coordinator");
+  const Called lost = call({"coordinator", "--state", other});
+  CHECK(lost.exit == 4);
+  CHECK(has(lost.err, other + "/keys/coordinator is gone, the key by which islands know this coordinator"));
 }
 
 TEST_CASE("what is no backup makes no coordinator and leaves nothing") {

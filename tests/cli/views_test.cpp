@@ -222,6 +222,11 @@ TEST_CASE("the summary says what became of the copies in a store") {
   json document = documented("status");
   document["run"]["state"] = "completed";
   CHECK(render_summary(document, whole).find("copies") == std::string::npos);
+  document["copies_open"] = "the store had not taken it";  // `local` waits no longer
+  CHECK(render_summary(document, whole).find("\ncopies    none: the store had not taken it\n") != std::string::npos);
+  document["run"]["copied_round"] = 3;
+  CHECK(render_summary(document, whole).find("\ncopies    of round 3; the store had not taken it\n") != std::string::npos);
+  document.erase("copies_open");
   document["run"]["copied_round"] = 7;
   CHECK(render_summary(document, whole).find("\ncopies    of round 7\n") != std::string::npos);
   json warning = document["warnings"][0];

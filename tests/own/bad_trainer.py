@@ -106,7 +106,7 @@ def talks():
     link = hello()
     link.receive(60)
     for i in range(200_000):
-        link.send("preparing", what=f"compiling {i} " + "x" * 100)
+        link.send("preparing", what=f"compiling {i} " + "x" * 100, data=f"{i} files")
     link.send("failed", why="there is no such model", permanent=True)
 
 

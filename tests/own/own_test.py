@@ -515,6 +515,7 @@ class BadTrainers(Clusters):
                     time.sleep(0 if ended else 0.1)
                 for text in self.said_in(document):
                     self.assertNotIn("\n", text)
+                    self.assertNotIn("no sign of life", text)
                 if kind in self.ONCE:
                     self.assertNotIn("started again", json.dumps(document), kind)
                 log = pathlib.Path(folder, "state/island-1.log")

@@ -233,6 +233,11 @@ class Apart(Trained):
             self.assertEqual(following.wait(60), 6, pathlib.Path(following.log).read_text())
             self.ends(other, agents[0])
             self.ends(hub, agents[1])
+            hub.do("ip route del default")  # a network that no way leads out of
+            again = hub.start(self.island[0].replace("lyon", "paris"))
+            self.wait(lambda: "other islands reach it at" in pathlib.Path(again.log).read_text(), again)
+            self.assertIn(f"other islands reach it at tcp://{COORDINATOR}:4401", pathlib.Path(again.log).read_text())
+            self.ends(hub, again)
             self.ends(hub, coordinator)
 
     def round_of(self, hub):

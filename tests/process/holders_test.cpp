@@ -62,6 +62,15 @@ TEST_CASE("process: a model is exported from the island that can be dialled, als
   const CommandResult alone = cluster.run({"export", run, "--island", first, "-o", model + ".none"});
   CHECK(alone.exit == 3);
   CHECK(alone.err.find("island " + first + ": nobody listens at ") != std::string::npos);
+  // With too few descriptors for the link that says so, where it would end the process or wait for ever.
+  const std::filesystem::path said = cluster.folder() / "said";
+  for (const std::string limit : {"20", "24", "32"}) {
+    const std::string line = "ulimit -n " + limit + "; exec timeout 20 \"$0\" export \"$1\" -o \"$2\" --state \"$3\"";
+    atl_test::Process few({"/bin/sh", "-c", line, Cluster::program, run, model + ".few", cluster.state("coordinator").string()}, {}, said,
+                          said);
+    CHECK(few.wait() == 1);
+    CHECK(atl_test::text_of(said).find("may have " + limit + " files and connections open, and needs 128") != std::string::npos);
+  }
 }
 
 TEST_CASE("process: a public island that comes back at another port takes part again at once, though it cannot dial the one that trains") {

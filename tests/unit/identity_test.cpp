@@ -127,6 +127,28 @@ TEST_CASE("a broken key file is an error, and is not replaced") {
   CHECK_FALSE(write_key_file("/proc/atoll/identity", a).ok());
 }
 
+TEST_CASE("a key file that an editor of another system saved is read, or called what it is") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path() / "identity";
+  const KeyPair keys = make_key_pair().value();
+  const std::string lines = "public " + keys.public_key + "\r\nsecret " + keys.secret_key + "\r\n";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+    REQUIRE(::chmod(path.c_str(), 0600) == 0);
+    return read_key_file(path);
+  };
+  for (const std::string& text : {lines, "\xef\xbb\xbf" + lines}) {
+    const auto found = read(text);
+    REQUIRE(found.has_value());
+    CHECK(found->secret_key == keys.secret_key);
+  }
+  std::string wide = "\xff\xfe";
+  for (const char letter : lines) {
+    wide += std::string(1, letter) + '\0';
+  }
+  CHECK(read(wide).error().why.find("identity is UTF-16 text") != std::string::npos);
+}
+
 TEST_CASE("addresses are read and printed") {
   CHECK(parse_address("tcp://example.org:4400").value() == Address{"example.org", 4400});
   CHECK(parse_address("10.0.0.1:65535").value() == Address{"10.0.0.1", 65535});

@@ -427,9 +427,13 @@ TEST_CASE("arrays with their channels last are not taken for images of many chan
   CHECK(has(why, "numpy.moveaxis(a, -1, 1)"));
   CHECK(has(refusal({write(folder, "wide.npy", npy<float>("<f4", "1, 8, 12, 4", std::vector<float>(384, 0.5F)))}, "npy"), "looks like"));
   CHECK(has(refusal({write(folder, "idx", idx({1, 6, 8, 1}))}, "idx"), "looks like"));
+  const std::string one =
+      refusal({write(folder, "one.npy", npy<std::uint8_t>("|u1", "32, 16, 3", std::vector<std::uint8_t>(1536, 7)))}, "npy");
+  CHECK(has(one, "one.npy: its shape 32 × 16 × 3 looks like one image, height × width × channels"));
+  CHECK(has(one, "numpy.moveaxis(a, -1, 0)[None]"));
   // Latents and narrow images are what they say.
-  const std::vector<std::pair<std::string, std::size_t>> shapes = {
-      {"1, 16, 4, 4", 256}, {"1, 4, 8, 3", 96}, {"1, 3, 32, 2", 192}, {"1, 1, 6, 4", 24}};
+  const std::vector<std::pair<std::string, std::size_t>> shapes = {{"1, 16, 4, 4", 256}, {"1, 4, 8, 3", 96}, {"1, 3, 32, 2", 192},
+                                                                   {"1, 1, 6, 4", 24},   {"4, 8, 3", 96},    {"9, 8, 1", 72}};
   for (const auto& [shape, count] : shapes) {
     INFO(shape);
     CHECK(ImageSet::open({write(folder, "x.npy", npy<float>("<f4", shape, std::vector<float>(count, 0.5F)))}, "npy"));

@@ -200,6 +200,28 @@ TEST_CASE("text is not read as integers, and data that only begin like another f
   const std::string wide_file = folder.write("wide", wide);
   CHECK(why(TokenStream::open({wide_file}, "uint16")).find("every second number is 0, so it is uint32 tokens") != std::string::npos);
   CHECK(TokenStream::open({wide_file}, "uint32").has_value());
+  CHECK(why(TokenStream::open({wide_file}, "bytes")).find("most bytes are 0, so it is uint32 tokens; set data.format to \"uint32\"") !=
+        std::string::npos);
+  // What numpy and PyTorch make of a list of numbers.
+  const std::string longs = folder.write("longs", std::vector<std::int64_t>(wide.begin(), wide.end()));
+  for (const char* format : {"bytes", "uint16", "uint32"}) {
+    INFO(format);
+    CHECK(why(TokenStream::open({longs}, format)).find("it is numbers of 64 bits; save them as array.astype(numpy.uint32).tofile") !=
+          std::string::npos);
+  }
+  std::string utf16;
+  for (const char letter : std::string(40, 'a') + " and b\n") {
+    utf16 += std::string(1, '\0') + letter;
+  }
+  CHECK(why(TokenStream::open({folder.write("utf16be", chars(utf16))}, "bytes")).find("UTF-16 text or big-endian numbers") !=
+        std::string::npos);
+  std::string line;
+  for (int i = 0; i < 40; ++i) {
+    line += "one long line of " + std::to_string(i) + " words, ";
+  }
+  line.resize(line.size() / 4 * 4);
+  CHECK(why(TokenStream::open({folder.write("line.txt", chars(line))}, "uint16")).find("it is text, not uint16 tokens") !=
+        std::string::npos);
   CHECK(TokenStream::open({folder.write("zeros", std::vector<std::uint8_t>(1000, 0))}, "bytes").has_value());
   // Tokens whose bytes happen to be letters, all of them.
   CHECK(TokenStream::open({folder.write<std::uint16_t>("letters", std::vector<std::uint16_t>(64, 0x4141))}, "uint16").has_value());

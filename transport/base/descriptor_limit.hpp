@@ -14,7 +14,8 @@ std::size_t descriptor_limit();
 // For programs that serve many peers; call it before threads are started.
 std::size_t raise_descriptor_limit();
 
-// The same. Error io where that is fewer than a coordinator or an agent needs to begin: what it is made of ends the process without them.
+// The same. Error io where that is fewer than a coordinator, an agent or a reader of islands' checkpoints needs to begin: what it is made
+// of ends the process without them.
 Status raise_descriptor_limit_to_serve();
 
 }  // namespace atl

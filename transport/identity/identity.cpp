@@ -12,6 +12,7 @@
 
 #include "transport/base/bytes.hpp"
 #include "transport/base/file_descriptor.hpp"
+#include "transport/base/plain_text.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {
@@ -59,7 +60,8 @@ std::string_view line_of(std::string_view text, std::string_view label) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     if (line.starts_with(label)) {
-      return line.substr(label.size());
+      const std::string_view value = line.substr(label.size());
+      return value.ends_with('\r') ? value.substr(0, value.size() - 1) : value;
     }
     text.remove_prefix(std::min(text.size(), line.size() + 1));
   }
@@ -153,7 +155,10 @@ Result<std::string> read_private_text(const std::filesystem::path& path) {
 }
 
 Result<KeyPair> read_key_file(const std::filesystem::path& path) {
-  ATOLL_ASSIGN(const std::string text, read_private_text(path));
+  ATOLL_ASSIGN(std::string text, read_private_text(path));
+  if (const std::string other = settle_encoding(text); !other.empty()) {
+    return Error{Code::corrupt, path.string() + " " + other};
+  }
   const KeyPair keys{std::string(line_of(text, kPublic)), std::string(line_of(text, kSecret))};
   std::array<char, kKeyCharacters + 1> derived{};
   if (!is_key(keys.public_key) || !is_key(keys.secret_key) || zmq_curve_public(derived.data(), keys.secret_key.c_str()) != 0 ||

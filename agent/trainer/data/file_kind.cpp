@@ -174,6 +174,23 @@ std::size_t utf8_length(unsigned lead) {
   return lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
 }
 
+// Whether of numbers of `wide` bytes the half that begins at `from` is 0 nearly always, and the other one is not.
+bool one_half_is_zero(Content file, std::size_t wide, std::size_t from) {
+  constexpr std::size_t kFewNumbers = 32;
+  const std::size_t half = wide / 2;
+  const std::size_t numbers = std::min(file.size(), kLooked) / wide;
+  std::size_t in_it = 0;
+  std::size_t beside_it = 0;
+  const auto has_value = [&](std::size_t at) {
+    return std::ranges::any_of(file.subspan(at, half), [](std::byte byte) { return byte != std::byte{}; });
+  };
+  for (std::size_t i = 0; i < numbers; ++i) {
+    in_it += has_value(i * wide + from) ? 1 : 0;
+    beside_it += has_value(i * wide + half - from) ? 1 : 0;
+  }
+  return numbers >= kFewNumbers && in_it * 20 < numbers && beside_it * 2 > numbers;
+}
+
 }  // namespace
 
 std::string_view kind_of_file(std::span<const std::byte> file) {
@@ -189,24 +206,20 @@ std::string_view shard_tokens(std::span<const std::byte> file) {
   return magic == kShardMagic16 ? "uint16" : magic == kShardMagic32 ? "uint32" : "";
 }
 
-bool looks_wider(std::span<const std::byte> file, std::size_t width) {
-  constexpr std::size_t kFewPairs = 32;
-  const std::size_t pairs = std::min(file.size(), kLooked) / (2 * width);
-  std::size_t low = 0;
-  std::size_t high = 0;
-  const auto zero = [&](std::size_t i) {
-    const Content number = file.subspan(i * width, width);
-    return std::ranges::all_of(number, [](std::byte byte) { return byte == std::byte{}; });
-  };
-  for (std::size_t i = 0; i < pairs; ++i) {
-    low += zero(2 * i) ? 0 : 1;
-    high += zero(2 * i + 1) ? 0 : 1;
+std::size_t wider_numbers(std::span<const std::byte> file, std::size_t width) {
+  for (std::size_t wide = 2 * width; wide <= sizeof(std::uint64_t); wide *= 2) {
+    if (one_half_is_zero(file, wide, wide / 2)) {
+      return wide;
+    }
   }
-  return pairs >= kFewPairs && high * 20 < pairs && low * 2 > pairs;
+  return 0;
 }
+
+bool looks_big_endian(std::span<const std::byte> file) { return one_half_is_zero(file, 2, 0); }
 
 bool looks_like_text(std::span<const std::byte> file) {
   constexpr std::size_t kFewCharacters = 8;
+  constexpr std::size_t kLongLine = 256;
   const Content head = file.first(std::min(file.size(), kLooked));
   std::bitset<256> seen;
   for (std::size_t i = 0; i < head.size();) {
@@ -224,7 +237,7 @@ bool looks_like_text(std::span<const std::byte> file) {
     seen.set(lead);
     i += length;
   }
-  return seen.test('\n') && seen.count() > kFewCharacters;
+  return (seen.test('\n') || (seen.test(' ') && head.size() >= kLongLine)) && seen.count() > kFewCharacters;
 }
 
 }  // namespace atl

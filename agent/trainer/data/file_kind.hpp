@@ -22,11 +22,16 @@ std::string_view kind_of_file(std::span<const std::byte> file);
 // "uint16" or "uint32" of one of llm.c's shards; empty of another file.
 std::string_view shard_tokens(std::span<const std::byte> file);
 
-// Whether it is text: several lines of printable ASCII or UTF-8 in its first 64 KiB, of more than a few different characters.
+// Whether it is text: printable ASCII or UTF-8 in its first 64 KiB, several lines or a long one with blanks, of more than a few different
+// characters.
 bool looks_like_text(std::span<const std::byte> file);
 
-// Whether numbers of `width` bytes are rather of twice that: in the first 64 KiB every second one is 0 and most others are not, as in bytes
-// that are uint16 tokens below 256 or UTF-16, or in uint16 that are uint32.
-bool looks_wider(std::span<const std::byte> file, std::size_t width);
+// How many bytes its numbers rather have, where that is more than `width` (a power of two), else 0. In the first 64 KiB the upper half of
+// such a number is 0 nearly always and the lower one is not: bytes that are uint16 tokens below 256 or UTF-16, uint16 that are uint32 or
+// int64.
+std::size_t wider_numbers(std::span<const std::byte> file, std::size_t width);
+
+// Whether bytes are rather UTF-16, or numbers below 256, with the upper byte first.
+bool looks_big_endian(std::span<const std::byte> file);
 
 }  // namespace atl

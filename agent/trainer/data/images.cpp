@@ -42,6 +42,15 @@ struct Shard {
   std::vector<std::uint32_t> labels;
 };
 
+// "6 × 8 × 10 × 3".
+std::string text_of(const std::vector<std::uint64_t>& dimensions) {
+  std::string text;
+  for (const std::uint64_t extent : dimensions) {
+    text += (text.empty() ? "" : " × ") + std::to_string(extent);
+  }
+  return text;
+}
+
 // From the dimensions of an array: (N, H, W) or (N, C, H, W).
 Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>& dimensions) {
   if (dimensions.size() != 3 && dimensions.size() != 4) {
@@ -57,13 +66,15 @@ Result<Shard> shard_of(const std::string& path, const std::vector<std::uint64_t>
   }
   const bool planes = dimensions.size() == 4;
   if (planes && dimensions[3] <= kFewChannels && dimensions[1] > kFewChannels && dimensions[2] > kFewChannels) {
-    std::string shape;
-    for (const std::uint64_t extent : dimensions) {
-      shape += (shape.empty() ? "" : " × ") + std::to_string(extent);
-    }
-    return corrupt(path, "its shape " + shape +
+    return corrupt(path, "its shape " + text_of(dimensions) +
                              " looks like count × height × width × channels, and count × channels × height × width is read; save it as "
                              "numpy.ascontiguousarray(numpy.moveaxis(a, -1, 1))");
+  }
+  const bool colours = dimensions.back() == 3 || dimensions.back() == kFewChannels;
+  if (!planes && colours && dimensions[0] > kFewChannels && dimensions[1] > kFewChannels) {
+    return corrupt(path, "its shape " + text_of(dimensions) +
+                             " looks like one image, height × width × channels, and count × channels × height × width is read; save it as "
+                             "numpy.ascontiguousarray(numpy.moveaxis(a, -1, 0)[None])");
   }
   const auto extent = [&](std::size_t i) { return static_cast<std::uint32_t>(dimensions[i]); };
   Shard shard;

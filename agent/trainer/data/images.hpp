@@ -6,7 +6,8 @@
 //   images       PNG and JPEG files: grey or RGB as PIL reads them (image_file.hpp), the set has the most channels that a file has. In more
 //                than one folder, the folder is the label, numbered in the order of the folders' paths
 //   npy          NumPy arrays in C order: [N, H, W] or [N, C, H, W] of u1, f4 or f8 are images, [N] of integers are labels. With channels
-//                last ([N, H, W, C], four or fewer in the last place and more in the two before) one is refused, as in any format
+//                last ([N, H, W, C], four or fewer in the last place and more in the two before) one is refused, as in any format; so is
+//                one image ([H, W, 3 or 4])
 //   safetensors  shards with a tensor `images` or `latents` [N, C, H, W] F32 or U8 and, in all or none of them, `labels` [N] F32 (whole
 //   numbers)
 // Several files of a kind are read one after the other; labels go with images by their order.

@@ -123,11 +123,19 @@ Status TokenStream::check_kind(const std::string& path, std::span<const std::byt
     const std::string wanted = width_ == 1 ? "text" : "bare " + format + " tokens (of an array: array.astype(numpy." + format + ").tofile)";
     return refused("it is " + kind + ", not " + wanted + "; name the files that are meant, or convert it");
   }
-  if (width_ == 1 && looks_wider(content, 1)) {
+  const std::size_t wider = wider_numbers(content, width_);
+  if (wider == 8) {
+    return refused("it is numbers of 64 bits; save them as array.astype(numpy.uint32).tofile, and set data.format to \"uint32\"");
+  }
+  if (wider == 4) {
+    const std::string zeros = width_ == 1 ? "most bytes are 0" : "every second number is 0";
+    return refused(zeros + ", so it is uint32 tokens; set data.format to \"uint32\"");
+  }
+  if (wider == 2) {
     return refused("every second byte is 0, so it is uint16 tokens or UTF-16 text; set data.format to \"uint16\", or save text as UTF-8");
   }
-  if (width_ == 2 && looks_wider(content, 2)) {
-    return refused("every second number is 0, so it is uint32 tokens; set data.format to \"uint32\"");
+  if (width_ == 1 && looks_big_endian(content)) {
+    return refused("every second byte is 0, so it is UTF-16 text or big-endian numbers; save text as UTF-8");
   }
   if (width_ > 1 && looks_like_text(content)) {
     return refused("it is text, not " + format + " tokens; name the files that are meant, or set data.format to \"bytes\"");

@@ -306,6 +306,9 @@ Result<nlohmann::json> await_copies(LocalCluster& cluster, const Interrupt& inte
       document = std::move(next).value();
     }
   }
+  if (!copies_are_settled(document)) {
+    document["copies_open"] = "the store had not taken the newest checkpoint when the islands ended";
+  }
   return document;
 }
 
