@@ -31,14 +31,13 @@ void copy(std::span<const float> from, std::span<float> to, const InParts& in_pa
 
 // decode_result into memory that a term may lie in: chunk by chunk through a buffer.
 Status decode_over(const RoundResult& result, Aggregator aggregator, std::span<float> values) {
-  const std::uint64_t granule = piece_granularity(result.codec);
-  const std::uint64_t chunk = std::max<std::uint64_t>(granule, kChunk / granule * granule);
+  const std::uint64_t chunk = values_at_once(kChunk, result.codec);
   std::vector<float> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(chunk, values.size())));
   for (std::uint64_t at = 0; at < values.size(); at += chunk) {
     const std::uint64_t count = std::min<std::uint64_t>(chunk, values.size() - at);
     std::vector<EncodedTerm> terms = result.terms;
     for (EncodedTerm& term : terms) {
-      term.bytes = term.bytes.subspan(encoded_bytes(result.codec, at), encoded_bytes(result.codec, count));
+      term.bytes = encoded_part(result.codec, term.bytes, at, count);
     }
     const std::span<float> part = std::span(buffer).first(static_cast<std::size_t>(count));
     ATOLL_TRY(decode_result({result.codec, terms, aggregator}, part));
@@ -191,14 +190,11 @@ Result<Payload> IslandRun::encode_contribution(Round round, const island_link::F
   if (composition_.codec.kind == CodecKind::f32 && !own_start_) {
     return Payload{std::as_bytes(values), arena_};
   }
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values.size()));
   const EncodePosition at{0, spec_.seed ^ stream_of(island_.text, round.value)};
-  if (composition_.error_feedback) {
-    ATOLL_TRY(encode_with_feedback(composition_.codec, values, residual_.floats().subspan(range.offset, range.count), *buffer, at));
-  } else {
-    ATOLL_TRY(encode(composition_.codec, values, *buffer, at));
-  }
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, composition_.error_feedback ? encoding_with_feedback(composition_.codec, values,
+                                                                                 residual_.floats().subspan(range.offset, range.count), at)
+                                                        : encoding_of(composition_.codec, values, at));
+  return payload_of(std::move(bytes));
 }
 
 Result<Contribution> IslandRun::form_contribution(Round round, ContributionFacts facts) {
@@ -276,8 +272,7 @@ Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
   const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
-  auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
-  return contributions_[round] = Contribution{{.fragment = fragment, .base = round_}, Payload{*buffer, buffer}};
+  return contributions_[round] = Contribution{{.fragment = fragment, .base = round_}, payload_of({values.begin(), values.end()})};
 }
 
 Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
@@ -285,9 +280,8 @@ Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
     return Error{Code::conflict, "run " + id_.text + ": there are no outer parameters to send"};
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.parameters_codec, range.count));
-  ATOLL_TRY(encode(composition_.parameters_codec, parameters_.floats().subspan(range.offset, range.count), *buffer));
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, encoding_of(composition_.parameters_codec, parameters_.floats().subspan(range.offset, range.count)));
+  return payload_of(std::move(bytes));
 }
 
 Digest IslandRun::digest_before(Round round) const {

@@ -33,9 +33,8 @@ Result<Payload> IslandRun::encode_values(Round round, const std::shared_ptr<std:
   if (composition_.codec.kind == CodecKind::f32) {
     return Payload{std::as_bytes(std::span(*values)), values};
   }
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values->size()));
-  ATOLL_TRY(encode(composition_.codec, *values, *buffer, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, encoding_of(composition_.codec, *values, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
+  return payload_of(std::move(bytes));
 }
 
 // The fragment's outer parameters were `before` until round `round`: what the trainer published is as far from the new ones as it was, and

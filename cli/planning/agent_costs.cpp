@@ -65,8 +65,8 @@ class Calibration {
       outer_[i] = static_cast<float>(static_cast<std::int32_t>(rng.next_u32())) * 0x1p-36F;
       local_[i] = outer_[i] * 0.99F;
     }
-    encoded_.resize(encoded_bytes(composition.codec, values));
-    reduced_.resize(encoded_bytes(composition.reduce_codec, values));
+    encoded_ = encoding_of(composition.codec, local_).value();
+    reduced_ = encoding_of(composition.reduce_codec, local_).value();
   }
 
   AgentCosts costs() {
@@ -97,10 +97,9 @@ class Calibration {
     } else {  // a shard of each, summed; then all shards
       std::fill(sum_.begin(), sum_.end(), 0.0F);
       must(decode_accumulate(composition_.codec, encoded_, 0.5F, sum_));
-      const std::size_t granularity = piece_granularity(composition_.reduce_codec);
-      const std::size_t shard = std::min(sum_.size(), (sum_.size() / islands_ + granularity - 1) / granularity * granularity);
-      must(encode(composition_.reduce_codec, std::span(sum_).first(shard),
-                  std::span(reduced_).first(encoded_bytes(composition_.reduce_codec, shard))));
+      const std::size_t shard = std::min(sum_.size(), values_at_once(sum_.size() / islands_, composition_.reduce_codec));
+      const std::size_t bytes = encoded_part(composition_.reduce_codec, reduced_, 0, shard).size();
+      must(encode(composition_.reduce_codec, std::span(sum_).first(shard), std::span(reduced_).first(bytes)));
       const EncodedTerm term{reduced_, 1.0F};
       must(outer_step(ReducedResult{composition_.reduce_codec, {&term, 1}}, composition_.outer, state));
     }
