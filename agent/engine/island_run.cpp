@@ -10,7 +10,7 @@
 #include "strategies/error_feedback.hpp"
 #include "strategies/projection.hpp"
 #include "strategies/round.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"

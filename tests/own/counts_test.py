@@ -33,6 +33,7 @@ large structures           7  structures of more than 20 fields
 contribution facts         3  structures of coordinator, agent's core, engine and storage, and messages that spell out three facts of a contribution
 codec sizes               13  questions outside of the codec for the bytes of a count, which only a plan may ask; what is encoded is asked itself
 codec size files           6  files that ask so
+model kind files           7  files that ask which kind of model a run trains, outside of model_kind.*
 flat files                67  files in one folder, at most
 product lines         111500  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
@@ -290,6 +291,12 @@ def codec_sizes(tree):
     return {"codec sizes": Figure(sum(counts.values()), places), "codec size files": Figure(len(places), places)}
 
 
+def model_kind_files(tree):
+    files = [file for file in tree.files() if not file.startswith("strategies/specification/model_kind.")
+             and re.search(r"\bModelKind::|\bmodel_kind\(", tree.code(file))]
+    return {"model kind files": Figure(len(files), files)}
+
+
 def flat_files(tree):
     counts = collections.Counter(pathlib.PurePath(name).parent.as_posix() for name in tree.texts)
     return {"flat files": Figure(max(counts.values()), [f"{count:4} {folder}" for folder, count in counts.most_common(12)])}
@@ -358,6 +365,7 @@ def figures_of(tree):
         **structure_fields(tree),
         **contribution_facts(tree),
         **codec_sizes(tree),
+        **model_kind_files(tree),
         **flat_files(tree),
         **product_lines(tree),
         **round_walk(tree),
