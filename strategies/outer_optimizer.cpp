@@ -309,6 +309,18 @@ bool has_momentum(OuterOptimizerKind kind) {
   return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball || kind == OuterOptimizerKind::clipped_momentum;
 }
 
+std::uint64_t outer_state_bytes(OuterOptimizerKind kind, OuterStateFormat format) {
+  return sizeof(float) + (has_momentum(kind) ? bytes_a_value(format) : 0);
+}
+
+std::vector<OuterBuffer> OuterState::buffers() const {
+  std::vector<OuterBuffer> all = {{"", OuterStateFormat::f32, std::as_writable_bytes(parameters)},
+                                  {kMoments[0], OuterStateFormat::f32, std::as_writable_bytes(momentum)},
+                                  {kMoments[0], OuterStateFormat::bf16, rounded.bytes}};
+  std::erase_if(all, [](const OuterBuffer& buffer) { return buffer.bytes.empty(); });
+  return all;
+}
+
 Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (settings.kind == OuterOptimizerKind::adopt) {
     return {};

@@ -342,8 +342,7 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
     values += count;
     largest = std::max(largest, count);
   }
-  const std::uint64_t momentum = question.composition.outer_state == OuterStateFormat::bf16 ? 2 : 4;
-  const std::uint64_t outer = values * (4 + (has_momentum(question.composition.outer.kind) ? momentum : 0));
+  const std::uint64_t outer = values * outer_state_bytes(question.composition.outer.kind, question.composition.outer_state);
   const std::uint64_t arena = values * 4;
   // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.
   const auto encoded = [&](const CodecSettings& codec) { return encoded_bytes(codec, largest); };

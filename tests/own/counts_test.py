@@ -34,6 +34,7 @@ contribution facts         3  structures of coordinator, agent's core, engine an
 codec sizes               13  questions outside of the codec for the bytes of a count, which only a plan may ask; what is encoded is asked itself
 codec size files           6  files that ask so
 model kind files           7  files that ask which kind of model a run trains, outside of model_kind.*
+momentum files             4  files beyond the strategies that know what an outer optimiser keeps besides the parameters
 flat files                67  files in one folder, at most
 product lines         111500  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
@@ -297,6 +298,12 @@ def model_kind_files(tree):
     return {"model kind files": Figure(len(files), files)}
 
 
+def momentum_files(tree):
+    files = [file for file in tree.files("agent", "cli", "coordinator", "transport")
+             if not file.startswith("agent/trainer/") and re.search("momentum", tree.code(file), re.IGNORECASE)]
+    return {"momentum files": Figure(len(files), files)}
+
+
 def flat_files(tree):
     counts = collections.Counter(pathlib.PurePath(name).parent.as_posix() for name in tree.texts)
     return {"flat files": Figure(max(counts.values()), [f"{count:4} {folder}" for folder, count in counts.most_common(12)])}
@@ -366,6 +373,7 @@ def figures_of(tree):
         **contribution_facts(tree),
         **codec_sizes(tree),
         **model_kind_files(tree),
+        **momentum_files(tree),
         **flat_files(tree),
         **product_lines(tree),
         **round_walk(tree),
