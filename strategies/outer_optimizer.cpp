@@ -428,20 +428,4 @@ Status decode_result(const ReducedResult& result, std::span<float> values) {
   return {};
 }
 
-Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::nesterov, learning_rate, momentum}, state);
-}
-
-Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::sgd, learning_rate, 0.0}, state);
-}
-
-Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::heavy_ball, learning_rate, momentum}, state);
-}
-
-Status adopt_step(std::span<const float> parameters, OuterState state) {
-  return outer_step(parameters, {OuterOptimizerKind::adopt, 1.0, 0.0}, state);
-}
-
 }  // namespace atl

@@ -106,14 +106,8 @@ std::uint64_t outer_state_bytes(OuterOptimizerKind kind, OuterStateFormat format
 // Errors: invalid_argument naming the setting: learning_rate not finite or ≤ 0, momentum outside [0, 1), pull not finite or < 0.
 Status check_outer_optimizer(const OuterOptimizer& settings);
 
-// The gradient does not overlap the state; adopt's values may be the state's own parameters.
-Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
-Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state);
-// Without a group: no pull.
-Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
-Status adopt_step(std::span<const float> parameters, OuterState state);
-
-// The step that `settings` names.
+// The step that `settings` names; heavy_ball without a group: no pull. The gradient does not overlap the state; adopt's values may be the
+// state's own parameters.
 Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state);
 // The state comes out the same whoever does the parts: each is of 256 Ki values or the few more that a codec's blocks make of them.
 Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state,

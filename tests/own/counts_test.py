@@ -27,7 +27,7 @@ agent functions           50  functions declared in the agent's Core::State
 entry writers              1  files of the coordinator's core that write a member's entry
 quorum files              21  files of the cores and the engine that know the word quorum, in their comments, too
 types twice               31  names of types that two headers define
-functions without caller  10  functions in the headers of strategies and transport/base that the product does not call
+functions without caller   5  functions in the headers of strategies and transport/base that the product does not call
 structure fields          38  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
 contribution facts         3  structures of coordinator, agent's core, engine and storage, and messages that spell out three facts of a contribution
