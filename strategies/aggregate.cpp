@@ -11,19 +11,19 @@
 namespace atl {
 namespace {
 
-void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out) {
+void weighted_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first, std::span<float> out) {
   std::fill(out.begin(), out.end(), 0.0F);
   for (const EncodedTerm& term : terms) {
-    kernels::decode_accumulate(codec, term.bytes.data() + at, term.weight, out.size(), out.data());
+    kernels::decode_accumulate(codec, encoded_from(codec, term.bytes, first).data(), term.weight, out.size(), out.data());
   }
 }
 
 // The s of radial_directional, or what these terms add to it: `length` is the R of all.
-void directions(const CodecSettings& codec, std::span<const EncodedTerm> terms, double length, std::uint64_t at, std::span<float> out) {
+void directions(const CodecSettings& codec, std::span<const EncodedTerm> terms, double length, std::uint64_t first, std::span<float> out) {
   std::fill(out.begin(), out.end(), 0.0F);
   for (const EncodedTerm& term : terms) {
     if (const float weight = weight_in_sum(term, length); weight != 0.0F) {
-      kernels::decode_accumulate(codec, term.bytes.data() + at, weight, out.size(), out.data());
+      kernels::decode_accumulate(codec, encoded_from(codec, term.bytes, first).data(), weight, out.size(), out.data());
     }
   }
 }
@@ -52,11 +52,11 @@ float mean_of_middle(std::span<std::pair<float, std::uint32_t>> column, std::spa
   return weights > 0.0F ? weighted / weights : plain / static_cast<float>(kept.size());
 }
 
-void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t at, std::span<float> out,
+void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first, std::span<float> out,
                   std::vector<float>& scratch) {
   scratch.resize(terms.size() * out.size());
   for (std::size_t member = 0; member < terms.size(); ++member) {
-    kernels::decode(codec, terms[member].bytes.data() + at, out.size(), scratch.data() + member * out.size());
+    kernels::decode(codec, encoded_from(codec, terms[member].bytes, first).data(), out.size(), scratch.data() + member * out.size());
   }
   std::vector<std::pair<float, std::uint32_t>> column(terms.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -67,9 +67,9 @@ void trimmed_mean(const CodecSettings& codec, std::span<const EncodedTerm> terms
   }
 }
 
-// `at`: the byte of each term that the first of `out` is at.
+// `first`: the value of each term that the first of `out` is.
 void put_shares(Aggregator aggregator, std::span<const BufferRange> buffers, const CodecSettings& codec, std::span<const EncodedTerm> terms,
-                std::uint64_t at, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
+                std::uint64_t first, std::uint64_t position, std::span<float> out, std::vector<float>& scratch) {
   const std::uint64_t end = position + out.size();
   for (const BufferShare share : {BufferShare::one, BufferShare::mean}) {
     if (share == BufferShare::mean && aggregator != Aggregator::radial_directional) {
@@ -85,9 +85,9 @@ void put_shares(Aggregator aggregator, std::span<const BufferRange> buffers, con
       if (!decoded) {
         scratch.resize(out.size());
         if (share == BufferShare::one) {
-          kernels::decode(codec, terms[0].bytes.data() + at, out.size(), scratch.data());
+          kernels::decode(codec, encoded_from(codec, terms[0].bytes, first).data(), out.size(), scratch.data());
         } else {
-          weighted_mean(codec, terms, at, scratch);
+          weighted_mean(codec, terms, first, scratch);
         }
         decoded = true;
       }
@@ -223,9 +223,8 @@ Status check_norm(const CodecSettings& codec, std::span<const std::byte> bytes, 
 
 void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<const EncodedTerm> terms, std::uint64_t first,
                std::span<float> out, std::vector<float>& scratch) {
-  const std::uint64_t at = encoded_bytes(codec, first);
   if (terms.size() == 1 && terms[0].weight == 1.0F) {
-    kernels::decode(codec, terms[0].bytes.data() + at, out.size(), out.data());
+    kernels::decode(codec, encoded_from(codec, terms[0].bytes, first).data(), out.size(), out.data());
     return;
   }
   switch (aggregator) {
@@ -235,13 +234,13 @@ void aggregate(Aggregator aggregator, const CodecSettings& codec, std::span<cons
       if (trimmed(terms.size()) == 0) {
         break;
       }
-      trimmed_mean(codec, terms, at, out, scratch);
+      trimmed_mean(codec, terms, first, out, scratch);
       return;
     case Aggregator::radial_directional:
-      directions(codec, terms, radial_length(terms), at, out);
+      directions(codec, terms, radial_length(terms), first, out);
       return;
   }
-  weighted_mean(codec, terms, at, out);
+  weighted_mean(codec, terms, first, out);
 }
 
 bool needs_norms(Aggregator aggregator) { return aggregator == Aggregator::radial_directional; }
@@ -277,7 +276,7 @@ void share_buffers(Aggregator aggregator, std::span<const BufferRange> buffers, 
                    std::span<const EncodedTerm> terms, std::uint64_t first, std::uint64_t position, std::span<float> out,
                    std::vector<float>& scratch) {
   if (terms.size() > 1) {
-    put_shares(aggregator, buffers, codec, terms, encoded_bytes(codec, first), position, out, scratch);
+    put_shares(aggregator, buffers, codec, terms, first, position, out, scratch);
   }
 }
 

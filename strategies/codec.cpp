@@ -111,6 +111,11 @@ std::uint64_t shard_granularity(const CodecSettings& contribution, const CodecSe
   return std::lcm(std::uint64_t{piece_granularity(contribution)}, std::uint64_t{piece_granularity(reduced)});
 }
 
+std::uint64_t values_at_once(std::uint64_t about, const CodecSettings& one, const CodecSettings& other) {
+  const std::uint64_t granule = shard_granularity(one, other);
+  return std::max(about / granule, std::uint64_t{1}) * granule;
+}
+
 std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count) {
   switch (settings.kind) {
     case CodecKind::f32:
@@ -125,6 +130,19 @@ std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count) 
   const std::uint64_t rest = count % settings.block;
   const auto codes = [&](std::uint64_t values) { return settings.kind == CodecKind::int8 ? values : (values + 1) / 2; };
   return blocks * (4 + codes(settings.block)) + (rest == 0 ? 0 : 4 + codes(rest));
+}
+
+bool can_encode(const CodecSettings& settings, std::uint64_t bytes, std::uint64_t count) {
+  return count <= (1ULL << 58) && bytes == encoded_bytes(settings, count);
+}
+
+std::span<const std::byte> encoded_from(const CodecSettings& settings, std::span<const std::byte> encoding, std::uint64_t first) {
+  return encoding.subspan(encoded_bytes(settings, first));
+}
+
+std::span<const std::byte> encoded_part(const CodecSettings& settings, std::span<const std::byte> encoding, std::uint64_t first,
+                                        std::uint64_t count) {
+  return encoded_from(settings, encoding, first).first(encoded_bytes(settings, count));
 }
 
 Status encode(const CodecSettings& settings, std::span<const float> values, std::span<std::byte> out, EncodePosition at) {
@@ -158,24 +176,29 @@ Status encode(const CodecSettings& settings, std::span<const float> values, std:
   return {};
 }
 
+Result<Bytes> encoding_of(const CodecSettings& settings, std::span<const float> values, EncodePosition at) {
+  Bytes out(encoded_bytes(settings, values.size()));
+  ATOLL_TRY(encode(settings, values, out, at));
+  return out;
+}
+
 Result<float> encoded_bound(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count, const InParts& in_parts) {
   ATOLL_TRY(check_codec(settings));
-  if (count > (1ULL << 58) || bytes.size() != encoded_bytes(settings, count)) {
+  if (!can_encode(settings, bytes.size(), count)) {
     return Error{Code::corrupt, std::to_string(bytes.size()) + " bytes are not an encoding of " + std::to_string(count) + " values in " +
                                     std::string(name_of(settings.kind))};
   }
   const auto bound = [&](std::span<const std::byte> some, std::uint64_t values) {
     return has_blocks(settings) ? bound_of_scales(settings, some) : bound_of_values(settings, some, values);
   };
-  const std::uint64_t granule = piece_granularity(settings);
-  const std::uint64_t part = std::max(kLookedAtAPart / granule, std::uint64_t{1}) * granule;
+  const std::uint64_t part = values_at_once(kLookedAtAPart, settings);
   if (count <= part) {
     return bound(bytes, count);
   }
   std::vector<std::optional<float>> bounds((count + part - 1) / part);
   in_parts(bounds.size(), [&](std::size_t i) {
     const std::uint64_t values = std::min(part, count - i * part);
-    const Result<float> of_part = bound(bytes.subspan(encoded_bytes(settings, i * part), encoded_bytes(settings, values)), values);
+    const Result<float> of_part = bound(encoded_part(settings, bytes, i * part, values), values);
     bounds[i] = of_part ? std::optional(*of_part) : std::nullopt;
   });
   if (!std::ranges::all_of(bounds, [](const auto& found) { return found.has_value(); })) {

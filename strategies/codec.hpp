@@ -31,6 +31,7 @@
 #include <string_view>
 
 #include "strategies/choices.hpp"
+#include "transport/base/bytes.hpp"
 #include "transport/base/in_parts.hpp"
 #include "transport/base/result.hpp"
 
@@ -66,8 +67,19 @@ Status check_codec(const CodecSettings& settings);
 std::uint32_t piece_granularity(const CodecSettings& settings);
 // Where shards may begin that suit both halves of an exchange: the least common multiple of the two granularities.
 std::uint64_t shard_granularity(const CodecSettings& contribution, const CodecSettings& reduced);
-// Bytes of `count` values where they are computed with; count ≤ 2^58. Packed they travel as fewer.
+// About so many values, to be encoded or decoded in one pass: pieces of both codecs may begin at each multiple of it.
+std::uint64_t values_at_once(std::uint64_t about, const CodecSettings& one, const CodecSettings& other);
+inline std::uint64_t values_at_once(std::uint64_t about, const CodecSettings& codec) { return values_at_once(about, codec, codec); }
+// For plans, before there is anything encoded: bytes of `count` values where they are computed with; count ≤ 2^58. Packed they travel as
+// fewer. Whoever holds an encoding asks that: its size, or what follows.
 std::uint64_t encoded_bytes(const CodecSettings& settings, std::uint64_t count);
+// Whether so many bytes can be an encoding of `count` values.
+bool can_encode(const CodecSettings& settings, std::uint64_t bytes, std::uint64_t count);
+// The bytes of an encoding from value `first` on, a multiple of piece_granularity.
+std::span<const std::byte> encoded_from(const CodecSettings& settings, std::span<const std::byte> encoding, std::uint64_t first);
+// Those of `count` values of it, which end at such a multiple or with the encoding.
+std::span<const std::byte> encoded_part(const CodecSettings& settings, std::span<const std::byte> encoding, std::uint64_t first,
+                                        std::uint64_t count);
 
 // Where the values lie in the contribution, and the seed of its rounding.
 struct EncodePosition {
@@ -79,6 +91,8 @@ struct EncodePosition {
 // a multiple of the granularity, or an `out` that is not exactly encoded_bytes long. On error `out` is unspecified.
 // Cost: one pass (nearest); allocates nothing.
 Status encode(const CodecSettings& settings, std::span<const float> values, std::span<std::byte> out, EncodePosition at = {});
+// The same into memory of its own.
+Result<Bytes> encoding_of(const CodecSettings& settings, std::span<const float> values, EncodePosition at = {});
 
 // That the bytes are an encoding of `count` finite values. Errors: corrupt, with the index of the first value at fault.
 Status check_encoded(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,

@@ -117,14 +117,13 @@ double TrainedNorm::value() const { return std::sqrt(sum_of(lanes_)); }
 Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::byte> bytes, std::uint64_t count,
                             std::span<const BufferRange> buffers) {
   constexpr std::uint64_t kPiece = 1ULL << 16;
-  const std::uint64_t granule = piece_granularity(settings);
-  const std::uint64_t piece = std::max(granule, kPiece / granule * granule);
+  const std::uint64_t piece = values_at_once(kPiece, settings);
   std::vector<float> values(static_cast<std::size_t>(std::min(piece, count)));
   TrainedNorm norm(buffers);
   for (std::uint64_t at = 0; at < count; at += piece) {
     const std::uint64_t here = std::min(piece, count - at);
     const std::span<float> part = std::span(values).first(static_cast<std::size_t>(here));
-    ATOLL_TRY(decode(settings, bytes.subspan(encoded_bytes(settings, at), encoded_bytes(settings, here)), part));
+    ATOLL_TRY(decode(settings, encoded_part(settings, bytes, at, here), part));
     ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary finite, summarise_contribution(part));
     norm.add(part);
   }

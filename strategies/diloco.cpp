@@ -12,8 +12,12 @@ namespace {
 
 struct CostOfSending {
   RoundCost cost;
-  // One blob to each of so many readers.
-  void send(std::uint64_t bytes, std::uint64_t readers) {
+  // One blob to each of so many readers: the values of these shards, which follow one another.
+  void send(const CodecSettings& codec, std::span<const Shard> shards, std::uint64_t readers) {
+    std::uint64_t bytes = 0;
+    for (const Shard& shard : shards) {
+      bytes += encoded_bytes(codec, shard.count);
+    }
     cost.messages += bytes > 0 ? readers : 0;
     cost.bytes += bytes * readers;
   }
@@ -22,27 +26,20 @@ struct CostOfSending {
 Result<RoundCost> cost_on_two_levels(const ExchangeGrid& grid, std::uint64_t values, std::size_t member, const CodecSettings& codec,
                                      const CodecSettings& reduce_codec) {
   ATOLL_ASSIGN(const auto shards, split_shards(values, grid.owners.size(), shard_granularity(codec, reduce_codec)));
-  const auto strip = [&](const CodecSettings& of, std::size_t column) {
-    std::uint64_t bytes = 0;
-    for (std::size_t group = 0; group < grid.groups; ++group) {
-      bytes += encoded_bytes(of, shards[column * grid.groups + group].count);
-    }
-    return bytes;
-  };
+  const auto strip = [&](std::size_t column) { return std::span(shards).subspan(column * grid.groups, grid.groups); };
   CostOfSending sending;
   const std::size_t own = grid.column[member];
   for (std::size_t column = 0; column < grid.columns; ++column) {
-    sending.send(strip(codec, column), column == own ? 0 : 1);
+    sending.send(codec, strip(column), column == own ? 0 : 1);
   }
   if (own == kNoColumn) {
     return sending.cost;
   }
-  const std::size_t first = own * grid.groups;
   for (std::size_t group = 0; group < grid.groups; ++group) {
-    sending.send(encoded_bytes(reduce_codec, shards[first + group].count), group == grid.group[member] ? grid.groups - 1 : 1);
+    sending.send(reduce_codec, strip(own).subspan(group, 1), group == grid.group[member] ? grid.groups - 1 : 1);
   }
   const auto in_group = std::ranges::count(grid.group, grid.group[member]);
-  sending.send(strip(reduce_codec, own), static_cast<std::uint64_t>(in_group) - 1);
+  sending.send(reduce_codec, strip(own), static_cast<std::uint64_t>(in_group) - 1);
   return sending.cost;
 }
 
@@ -65,18 +62,12 @@ Result<RoundCost> exchange_cost(std::uint64_t values, std::uint32_t members, std
     return cost_on_two_levels(*grid, values, member, codec, reduce_codec);
   }
   ATOLL_ASSIGN(const auto shards, split_shards(values, members, shard_granularity(codec, reduce_codec)));
-  RoundCost cost;
+  CostOfSending sending;
   for (std::uint32_t owner = 0; owner < members; ++owner) {
-    if (owner != member && shards[owner].count > 0) {
-      ++cost.messages;
-      cost.bytes += encoded_bytes(codec, shards[owner].count);
-    }
+    sending.send(codec, std::span(shards).subspan(owner, 1), owner == member ? 0 : 1);
   }
-  if (shards[member].count > 0) {
-    cost.messages += members - 1;
-    cost.bytes += (members - 1) * encoded_bytes(reduce_codec, shards[member].count);
-  }
-  return cost;
+  sending.send(reduce_codec, std::span(shards).subspan(member, 1), members - 1);
+  return sending.cost;
 }
 
 Result<RoundCost> diloco_cost(std::uint64_t values, std::uint64_t total_steps, std::uint64_t inner_steps, std::uint32_t members,

@@ -64,15 +64,14 @@ Status check(const OwnContribution& own, const OuterOptimizer& settings, std::si
 // Calls `each(decoded, first)` for one part after the other.
 template <typename Each>
 void decode_parts(const OwnContribution& own, std::size_t count, const Each& each) {
-  const std::size_t granule = piece_granularity(own.codec);
-  const std::size_t size = std::min(std::max(granule, kValuesAtOnce / granule * granule), count);
+  const std::size_t size = std::min(values_at_once(kValuesAtOnce, own.codec), count);
   std::vector<float> part(size);
   for (std::size_t done = 0; done < count; done += size) {
     const std::span<float> values = std::span(part).first(std::min(size, count - done));
     if (own.bytes.empty()) {
       std::fill(values.begin(), values.end(), 0.0F);
     } else {
-      kernels::decode(own.codec, own.bytes.data() + encoded_bytes(own.codec, done), values.size(), values.data());
+      kernels::decode(own.codec, encoded_from(own.codec, own.bytes, done).data(), values.size(), values.data());
     }
     each_run(own.buffers, done, values.size(), [&](std::size_t from, std::size_t to, bool buffer) {
       if (buffer) {

@@ -17,10 +17,9 @@ namespace atl {
 
 // values    [n] f32: the contribution; the residual is added in place.
 // residual  [n] f32: becomes values − decoded; unchanged on error.
-// out       encoded_bytes(settings, n).
-// Errors: those of encode; then `values` holds the sum and `out` is unspecified.
+// Errors: those of encode; then `values` holds the sum.
 // Cost: besides encode one pass over both and one decoding; a scratch of one piece.
-Status encode_with_feedback(const CodecSettings& settings, std::span<float> values, std::span<float> residual, std::span<std::byte> out,
-                            EncodePosition at = {});
+Result<Bytes> encoding_with_feedback(const CodecSettings& settings, std::span<float> values, std::span<float> residual,
+                                     EncodePosition at = {});
 
 }  // namespace atl

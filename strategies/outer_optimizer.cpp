@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -166,17 +165,6 @@ void step_all(std::span<const float> gradient, const OuterOptimizer& settings, c
   }
 }
 
-std::size_t chunk_values(const CodecSettings& codec) {
-  const std::size_t granularity = piece_granularity(codec);
-  return granularity >= kDecodedAtOnce ? granularity : kDecodedAtOnce / granularity * granularity;
-}
-
-// A multiple of both codecs' granularities.
-std::size_t chunk_values(const CodecSettings& one, const CodecSettings& other) {
-  const std::size_t both = std::lcm<std::size_t>(piece_granularity(one), piece_granularity(other));
-  return both >= kDecodedAtOnce ? both : kDecodedAtOnce / both * both;
-}
-
 // That all members' outer parameters are finite and their differences too.
 Status check_group(const GroupParameters& group, std::size_t count) {
   if (group.self >= group.members.size()) {
@@ -197,12 +185,11 @@ Status check_group(const GroupParameters& group, std::size_t count) {
 
 // mean_j φ_j − φ_self of the values [done, done + out.size()).
 void group_difference(const GroupParameters& group, std::size_t done, std::span<float> own, std::span<float> theirs, std::span<float> out) {
-  const std::uint64_t at = encoded_bytes(group.codec, done);
-  kernels::decode(group.codec, group.members[group.self].data() + at, out.size(), own.data());
+  kernels::decode(group.codec, encoded_from(group.codec, group.members[group.self], done).data(), out.size(), own.data());
   std::fill(out.begin(), out.end(), 0.0F);
   for (std::size_t j = 0; j < group.members.size(); ++j) {
     if (j != group.self) {
-      kernels::decode(group.codec, group.members[j].data() + at, out.size(), theirs.data());
+      kernels::decode(group.codec, encoded_from(group.codec, group.members[j], done).data(), out.size(), theirs.data());
       add_difference(theirs.data(), own.data(), out.size(), out.data());
     }
   }
@@ -230,7 +217,7 @@ double length_of(const ReducedResult& result) {
   return result.aggregator == Aggregator::radial_directional ? radial_length(result.terms) : 0.0;
 }
 
-// What the trained values are then multiplied by before `settings` steps with them. Each term is as long as encoded_bytes says.
+// What the trained values are then multiplied by before `settings` steps with them. Each term was checked.
 float factor_of(const ReducedResult& result, const OuterOptimizer& settings, const OuterState& state, std::size_t count,
                 std::span<float> chunk) {
   const double length = length_of(result);
@@ -322,6 +309,18 @@ bool has_momentum(OuterOptimizerKind kind) {
   return kind == OuterOptimizerKind::nesterov || kind == OuterOptimizerKind::heavy_ball || kind == OuterOptimizerKind::clipped_momentum;
 }
 
+std::uint64_t outer_state_bytes(OuterOptimizerKind kind, OuterStateFormat format) {
+  return sizeof(float) + (has_momentum(kind) ? bytes_a_value(format) : 0);
+}
+
+std::vector<OuterBuffer> OuterState::buffers() const {
+  std::vector<OuterBuffer> all = {{"", OuterStateFormat::f32, std::as_writable_bytes(parameters)},
+                                  {kMoments[0], OuterStateFormat::f32, std::as_writable_bytes(momentum)},
+                                  {kMoments[0], OuterStateFormat::bf16, rounded.bytes}};
+  std::erase_if(all, [](const OuterBuffer& buffer) { return buffer.bytes.empty(); });
+  return all;
+}
+
 Status check_outer_optimizer(const OuterOptimizer& settings) {
   if (settings.kind == OuterOptimizerKind::adopt) {
     return {};
@@ -360,7 +359,7 @@ Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, O
   const std::size_t count = state.parameters.size();
   ATOLL_TRY(check_sizes(count, settings, state));
   ATOLL_TRY(check_codec(result.codec));
-  const std::size_t size = chunk_values(result.codec);
+  const std::size_t size = values_at_once(kDecodedAtOnce, result.codec);
   const std::size_t values_a_part = std::max(kStepPart / size, std::size_t{1}) * size;
   float factor = 1.0F;
   {
@@ -384,7 +383,7 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
   ATOLL_TRY(check_sizes(count, settings, state));
   ATOLL_TRY(check_codec(result.codec));
   ATOLL_TRY(check_group(group, count));
-  const std::size_t size = std::min(chunk_values(result.codec, group.codec), count);
+  const std::size_t size = std::min(values_at_once(kDecodedAtOnce, result.codec, group.codec), count);
   std::vector<float> chunk(size);
   ATOLL_ASSIGN(const double bound, check_terms(result, count));
   ATOLL_TRY(check_sum(result, bound, 1.0F, count, chunk));
@@ -417,7 +416,7 @@ Status outer_step(const ReducedResult& result, const GroupParameters& group, con
 
 Status decode_result(const ReducedResult& result, std::span<float> values) {
   ATOLL_TRY(check_codec(result.codec));
-  std::vector<float> chunk(std::min(chunk_values(result.codec), values.size()));
+  std::vector<float> chunk(std::min(values_at_once(kDecodedAtOnce, result.codec), values.size()));
   ATOLL_ASSIGN(const double bound, check_terms(result, values.size()));
   const float factor = factor_of(result, OuterOptimizer{OuterOptimizerKind::adopt}, {}, values.size(), chunk);
   ATOLL_TRY(check_sum(result, bound, factor, values.size(), chunk));
@@ -427,22 +426,6 @@ Status decode_result(const ReducedResult& result, std::span<float> values) {
     combine(result, factor, done, part, scratch);
   }
   return {};
-}
-
-Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::nesterov, learning_rate, momentum}, state);
-}
-
-Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::sgd, learning_rate, 0.0}, state);
-}
-
-Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state) {
-  return outer_step(gradient, {OuterOptimizerKind::heavy_ball, learning_rate, momentum}, state);
-}
-
-Status adopt_step(std::span<const float> parameters, OuterState state) {
-  return outer_step(parameters, {OuterOptimizerKind::adopt, 1.0, 0.0}, state);
 }
 
 }  // namespace atl

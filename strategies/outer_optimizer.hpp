@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
@@ -55,11 +56,27 @@ struct OuterOptimizer {
   friend bool operator==(const OuterOptimizer&, const OuterOptimizer&) = default;
 };
 
+// What checkpoints put before a parameter's name for what the outer optimiser keeps of it: a row for each moment.
+inline constexpr std::array<std::string_view, 1> kMoments = {"momentum/"};
+
+// One buffer of the outer state, as it is kept.
+struct OuterBuffer {
+  std::string_view prefix;  // of its tensors in a file: one of kMoments, say; empty: the parameters themselves
+  OuterStateFormat format = OuterStateFormat::f32;
+  std::span<std::byte> bytes;
+  // Of the values [first, first + count).
+  [[nodiscard]] std::span<std::byte> part(std::uint64_t first, std::uint64_t count) const {
+    return bytes.subspan(bytes_a_value(format) * first, bytes_a_value(format) * count);
+  }
+};
+
 // A range of the outer state, in the same order. The momentum begins as zeros; it may be missing for sgd and adopt.
 struct OuterState {
   std::span<float> parameters;
   std::span<float> momentum;     // in float32; empty where it is kept in bf16
   RoundedMomentum rounded = {};  // in bf16; each step leaves what it computes in float32, rounded by `rounded.at`
+  // Those that there are, the parameters first: what is written, read and copied of an outer state.
+  [[nodiscard]] std::vector<OuterBuffer> buffers() const;
 };
 
 // A round's result as it came over the links: what its terms become together (aggregate.hpp). One term of weight 1 is the array
@@ -83,17 +100,14 @@ struct GroupParameters {
 // Whether the outer state has a momentum that the kind reads and changes.
 bool has_momentum(OuterOptimizerKind kind);
 
+// Bytes of the outer state for each parameter.
+std::uint64_t outer_state_bytes(OuterOptimizerKind kind, OuterStateFormat format);
+
 // Errors: invalid_argument naming the setting: learning_rate not finite or ≤ 0, momentum outside [0, 1), pull not finite or < 0.
 Status check_outer_optimizer(const OuterOptimizer& settings);
 
-// The gradient does not overlap the state; adopt's values may be the state's own parameters.
-Status nesterov_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
-Status sgd_step(std::span<const float> gradient, double learning_rate, OuterState state);
-// Without a group: no pull.
-Status heavy_ball_step(std::span<const float> gradient, double learning_rate, double momentum, OuterState state);
-Status adopt_step(std::span<const float> parameters, OuterState state);
-
-// The step that `settings` names.
+// The step that `settings` names; heavy_ball without a group: no pull. The gradient does not overlap the state; adopt's values may be the
+// state's own parameters.
 Status outer_step(std::span<const float> gradient, const OuterOptimizer& settings, OuterState state);
 // The state comes out the same whoever does the parts: each is of 256 Ki values or the few more that a codec's blocks make of them.
 Status outer_step(const ReducedResult& result, const OuterOptimizer& settings, OuterState state,

@@ -32,6 +32,7 @@ namespace atl {
 enum class OuterStateFormat : std::uint8_t { f32, bf16 };
 inline constexpr std::array<std::string_view, 2> kOuterStateFormats = {"f32", "bf16"};
 constexpr std::span<const std::string_view> names_of(OuterStateFormat) { return kOuterStateFormats; }
+constexpr std::uint64_t bytes_a_value(OuterStateFormat format) { return format == OuterStateFormat::bf16 ? 2 : 4; }
 
 // A range of such a momentum, encoded as codec.hpp has it. It begins as zeros.
 struct RoundedMomentum {

@@ -4,7 +4,7 @@
 //   at step t + τ:                         θ~_p = OuterOpt_p(θ_p(outer), mean Δ_p), by Nesterov with a momentum per fragment
 //                                          θ_p(local) <- α·θ_p(local, t + τ) + (1 − α)·θ~_p
 // θ~_p is the next reference, the same on all islands, never the mixed local value. τ and the first synchronisation are
-// explained in schedule.hpp, the merge in merge.hpp, the fragments in fragments.hpp, E3M0 in codec.hpp.
+// explained in schedule.hpp, the merge in agent/island_link/README.md, the fragments in fragments.hpp, E3M0 in codec.hpp.
 //
 // The composition "streaming-diloco": fragments strided, 3 layers each, embeddings and head as one more · period H = 100,
 // overlap τ = 1 · group all · payload outer-gradient · codec fp4, reduce codec int8 · mean weighted by tokens · Nesterov with

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "agent/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 
 namespace atl::agent {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/island_link/model_manifest.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 
 namespace atl {
 
@@ -67,6 +67,21 @@ island_link::Diffusion diffusion_of(const DiffusionSpec& d) {
   return message;
 }
 
+void put_model(const RunSpec& spec, island_link::Configure& order) {
+  switch (model_kind(spec)) {
+    case ModelKind::diffusion:
+      order.diffusion = diffusion_of(spec.diffusion);
+      [[fallthrough]];
+    case ModelKind::language:
+      order.model = model_of(spec.model);
+      return;
+    case ModelKind::own:
+      order.trainer = island_link::OwnTrainer{spec.trainer.name, spec.trainer.ranks, spec.trainer.tokens_per_sample,
+                                              spec.trainer.settings.empty() ? "{}" : spec.trainer.settings};
+      return;
+  }
+}
+
 namespace {
 
 // One parameter for each fragment that there will be, of equal size: all that is known before a trainer has said what it has.
@@ -86,12 +101,15 @@ island_link::Manifest stand_in_manifest(const RunSpec& spec) {
 }  // namespace
 
 island_link::Manifest manifest_of(const RunSpec& spec) {
-  if (has_own_trainer(spec)) {
-    return stand_in_manifest(spec);
+  switch (model_kind(spec)) {
+    case ModelKind::language:
+      return island_link::model_manifest(model_of(spec.model));
+    case ModelKind::diffusion:
+      return island_link::image_model_manifest(model_of(spec.model), {1, spec.diffusion.patch, 0, 0});
+    case ModelKind::own:
+      break;
   }
-  const island_link::Model model = model_of(spec.model);
-  return trains_on_images(spec) ? island_link::image_model_manifest(model, {1, spec.diffusion.patch, 0, 0})
-                                : island_link::model_manifest(model);
+  return stand_in_manifest(spec);
 }
 
 Result<std::vector<std::uint64_t>> fragment_values(const RunSpec& spec, const FragmentPlan& plan) {

@@ -17,6 +17,8 @@ island_link::Model model_of(const ModelSpec& spec);
 island_link::Training training_of(const TrainingSpec& training);
 // [diffusion] as the trainer takes it.
 island_link::Diffusion diffusion_of(const DiffusionSpec& diffusion);
+// What an order to train says of the model.
+void put_model(const RunSpec& spec, island_link::Configure& order);
 // The parameters of the built-in trainer's model; of an own trainer's as many as it will have fragments, of equal size and together as many
 // values as [trainer] says (one each where it does not). Of images what is not known before they are read is left out: channels beyond the
 // first, and classes.

@@ -14,7 +14,7 @@ Status IslandRun::start_of(std::uint32_t fragment, const island_link::Fragment& 
   for (const auto& [round, contribution] : contributions_) {
     newest = round > round_ && contribution.facts.fragment == fragment ? contribution.encoded.bytes : newest;
   }
-  return own_start_->start(fragment, newest, *layout_, parameters_.floats().subspan(range.offset, range.count), start);
+  return own_start_->start(fragment, newest, *layout_, outer_.parameters().subspan(range.offset, range.count), start);
 }
 
 Status IslandRun::hand_over(Round round, std::uint32_t fragment) {

@@ -10,7 +10,7 @@
 #include "strategies/error_feedback.hpp"
 #include "strategies/projection.hpp"
 #include "strategies/round.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/identity/sha256.hpp"
@@ -31,14 +31,13 @@ void copy(std::span<const float> from, std::span<float> to, const InParts& in_pa
 
 // decode_result into memory that a term may lie in: chunk by chunk through a buffer.
 Status decode_over(const RoundResult& result, Aggregator aggregator, std::span<float> values) {
-  const std::uint64_t granule = piece_granularity(result.codec);
-  const std::uint64_t chunk = std::max<std::uint64_t>(granule, kChunk / granule * granule);
+  const std::uint64_t chunk = values_at_once(kChunk, result.codec);
   std::vector<float> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(chunk, values.size())));
   for (std::uint64_t at = 0; at < values.size(); at += chunk) {
     const std::uint64_t count = std::min<std::uint64_t>(chunk, values.size() - at);
     std::vector<EncodedTerm> terms = result.terms;
     for (EncodedTerm& term : terms) {
-      term.bytes = term.bytes.subspan(encoded_bytes(result.codec, at), encoded_bytes(result.codec, count));
+      term.bytes = encoded_part(result.codec, term.bytes, at, count);
     }
     const std::span<float> part = std::span(buffer).first(static_cast<std::size_t>(count));
     ATOLL_TRY(decode_result({result.codec, terms, aggregator}, part));
@@ -101,10 +100,7 @@ Status IslandRun::use_layout(ParameterLayout layout, const std::string& where) {
     return Error{Code::invalid_argument, "the model needs an arena of " + human_bytes(bytes) + ", [run].arena_limit is " +
                                              human_bytes(spec_.arena_limit_bytes) + "; make the model smaller or raise the limit"};
   }
-  ATOLL_ASSIGN(parameters_, FloatBuffer::make(layout.total()));
-  if (has_momentum(composition_.outer.kind)) {
-    ATOLL_ASSIGN(momentum_, MomentumBuffer::make(layout.total(), composition_.outer_state));
-  }
+  ATOLL_ASSIGN(outer_, OuterBuffers::make(layout.total(), composition_.outer.kind, composition_.outer_state));
   if (composition_.error_feedback) {
     ATOLL_ASSIGN(residual_, FloatBuffer::make(layout.total()));
   }
@@ -132,7 +128,7 @@ Status IslandRun::fill_arena() {
   if (!has_state_ || !arena_) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to fill"};
   }
-  std::copy(parameters_.floats().begin(), parameters_.floats().end(), arena_->floats().begin());
+  std::copy(outer_.parameters().begin(), outer_.parameters().end(), arena_->floats().begin());
   bases_.clear();
   if (watch_) {
     watch_->forget();
@@ -158,9 +154,8 @@ Result<Digest> IslandRun::form_initial_state(const std::string& given) {
     }
   }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(initial));
-  before_change(momentum_.with(parameters_.floats()));
-  std::ranges::copy(initial, parameters_.floats().begin());
-  momentum_.clear();
+  before_change(outer_.all());
+  outer_.begin_with(initial);
   // What an own trainer says of its model is all that is known of it: islands that say otherwise do not begin alike.
   const std::string own = has_own_trainer(spec_) ? layout_->manifest().description.value_or("") : "";
   digest_ = initial_digest(layout_->manifest_text() + own, initial);
@@ -174,8 +169,8 @@ Status IslandRun::adopt_parameters() {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to adopt parameters into"};
   }
   ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary summary, summarise_contribution(arena_->floats()));
-  before_change(momentum_.with(parameters_.floats()));
-  std::copy(arena_->floats().begin(), arena_->floats().end(), parameters_.floats().begin());
+  before_change(outer_.all());
+  std::copy(arena_->floats().begin(), arena_->floats().end(), outer_.parameters().begin());
   return {};
 }
 
@@ -191,14 +186,11 @@ Result<Payload> IslandRun::encode_contribution(Round round, const island_link::F
   if (composition_.codec.kind == CodecKind::f32 && !own_start_) {
     return Payload{std::as_bytes(values), arena_};
   }
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values.size()));
   const EncodePosition at{0, spec_.seed ^ stream_of(island_.text, round.value)};
-  if (composition_.error_feedback) {
-    ATOLL_TRY(encode_with_feedback(composition_.codec, values, residual_.floats().subspan(range.offset, range.count), *buffer, at));
-  } else {
-    ATOLL_TRY(encode(composition_.codec, values, *buffer, at));
-  }
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, composition_.error_feedback ? encoding_with_feedback(composition_.codec, values,
+                                                                                 residual_.floats().subspan(range.offset, range.count), at)
+                                                        : encoding_of(composition_.codec, values, at));
+  return payload_of(std::move(bytes));
 }
 
 Result<Contribution> IslandRun::form_contribution(Round round, ContributionFacts facts) {
@@ -218,7 +210,7 @@ Result<Contribution> IslandRun::form_contribution(Round round, ContributionFacts
     const std::span<float> local = arena_->range(range);
     const auto older = bases_.find(fragment);  // where the exchange takes a whole period
     const std::span<const float> base =
-        older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
+        older == bases_.end() ? outer_.parameters().subspan(range.offset, range.count) : older->second.parameters.floats();
     const Result<ContributionSummary> summary =
         composition_.payload == PayloadKind::outer_gradient ? form_outer_gradient(base, local) : summarise_contribution(local);
     if (!summary) {
@@ -275,9 +267,8 @@ Result<Contribution> IslandRun::form_merge_contribution(Round round, std::uint32
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state to merge"};
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  const auto values = std::as_bytes(parameters_.floats().subspan(range.offset, range.count));
-  auto buffer = std::make_shared<Bytes>(values.begin(), values.end());
-  return contributions_[round] = Contribution{{.fragment = fragment, .base = round_}, Payload{*buffer, buffer}};
+  const auto values = std::as_bytes(outer_.parameters().subspan(range.offset, range.count));
+  return contributions_[round] = Contribution{{.fragment = fragment, .base = round_}, payload_of({values.begin(), values.end()})};
 }
 
 Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
@@ -285,9 +276,8 @@ Result<Payload> IslandRun::encode_parameters(std::uint32_t fragment) const {
     return Error{Code::conflict, "run " + id_.text + ": there are no outer parameters to send"};
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.parameters_codec, range.count));
-  ATOLL_TRY(encode(composition_.parameters_codec, parameters_.floats().subspan(range.offset, range.count), *buffer));
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, encoding_of(composition_.parameters_codec, outer_.parameters().subspan(range.offset, range.count)));
+  return payload_of(std::move(bytes));
 }
 
 Digest IslandRun::digest_before(Round round) const {
@@ -304,7 +294,7 @@ std::vector<float> IslandRun::projection() const {
     return {};
   }
   Projection sums{};
-  project(spec_.seed, 0, parameters_.floats(), sums);
+  project(spec_.seed, 0, outer_.parameters(), sums);
   std::vector<float> projection(kProjections);
   std::transform(sums.begin(), sums.end(), projection.begin(), [](double sum) { return static_cast<float>(sum); });
   return projection;
@@ -336,9 +326,9 @@ void IslandRun::forget_rounds() {
 void IslandRun::before_change(const OuterState& state) {
   std::erase_if(snapshots_, [](const auto& snapshot) { return snapshot->over(); });
   for (const auto& snapshot : snapshots_) {
-    snapshot->keep(std::as_bytes(state.parameters));
-    snapshot->keep(std::as_bytes(state.momentum));
-    snapshot->keep(state.rounded.bytes);
+    for (const OuterBuffer& buffer : state.buffers()) {
+      snapshot->keep(buffer.bytes);
+    }
   }
 }
 
@@ -362,7 +352,7 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
   if (composition_.payload != PayloadKind::gradient) {
     ATOLL_TRY(take_step(result, range, group));
     if (arena_) {
-      const std::span<const float> parameters = parameters_.floats().subspan(range.offset, range.count);
+      const std::span<const float> parameters = outer_.parameters().subspan(range.offset, range.count);
       copy(parameters, arena_->range(range), in_parts_);
     }
   } else if (arena_ && result.terms.empty()) {
@@ -378,7 +368,7 @@ Status IslandRun::apply(const RoundResult& result, const Digest& digest, const G
 Status IslandRun::keep_base(std::uint32_t fragment, const island_link::Fragment& range) {
   if (!bases_.contains(fragment)) {
     ATOLL_ASSIGN(FloatBuffer kept, FloatBuffer::make(range.count));
-    std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), kept.floats().begin());
+    std::ranges::copy(outer_.parameters().subspan(range.offset, range.count), kept.floats().begin());
     bases_.emplace(fragment, Base{round_, std::move(kept)});
   }
   return {};
@@ -400,7 +390,7 @@ Result<island_link::Fragment> IslandRun::next_range(const RoundResult& result) c
 Status IslandRun::take_step(const RoundResult& result, const island_link::Fragment& range, const GroupParameters* group) {
   // The seed does not name the island: equal outer states stay equal, also where each island takes its rounds by itself.
   const std::uint64_t seed = spec_.seed ^ stream_of("outer momentum", result.round.value);
-  const OuterState state = momentum_.with(parameters_.floats().subspan(range.offset, range.count), range.offset, seed);
+  const OuterState state = outer_.range(range.offset, range.count, seed);
   const std::vector<BufferRange> buffers = layout_->buffers(result.fragment);
   before_change(state);
   if (forms_anew_) {

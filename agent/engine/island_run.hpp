@@ -25,7 +25,7 @@
 
 #include "agent/engine/arena_watch.hpp"
 #include "agent/engine/float_buffer.hpp"
-#include "agent/engine/momentum_buffer.hpp"
+#include "agent/engine/outer_buffers.hpp"
 #include "agent/engine/own_start.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "agent/engine/round_result.hpp"
@@ -100,8 +100,8 @@ class IslandRun {
   [[nodiscard]] bool has_state() const { return has_state_; }
   [[nodiscard]] Round round() const { return round_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
-  [[nodiscard]] std::span<const float> parameters() const { return parameters_.floats(); }
-  [[nodiscard]] const MomentumBuffer& momentum() const { return momentum_; }
+  [[nodiscard]] std::span<const float> parameters() const { return outer_.parameters(); }
+  [[nodiscard]] const OuterBuffers& outer() const { return outer_; }
   // Payload gradient: the arena holds the parameters after the optimiser's step.
   Status adopt_parameters();
 
@@ -204,6 +204,9 @@ class IslandRun {
   void form_anew(std::uint32_t fragment, std::span<const float> before, Round round);
   Status keep_pending(Round checkpoint, Round round, const Contribution& contribution) const;
   Result<Contribution> read_pending(Round checkpoint, const PendingRound& pending) const;
+  [[nodiscard]] OuterBuffer residual_buffer() const {
+    return {kResidualPrefix, OuterStateFormat::f32, std::as_writable_bytes(residual_.floats())};
+  }
   Status write_residual(Round checkpoint) const;
   void before_change(const OuterState& state);
   void close_snapshots();
@@ -223,8 +226,7 @@ class IslandRun {
   std::optional<ParameterLayout> layout_;
   std::string layout_where_;  // for messages: whose parameters these are, "on lyon"
   std::shared_ptr<island_link::Arena> arena_;
-  FloatBuffer parameters_;
-  MomentumBuffer momentum_;
+  OuterBuffers outer_;
   FloatBuffer residual_;  // empty without error feedback
   bool has_state_ = false;
   Round round_;

@@ -26,10 +26,9 @@ Result<std::shared_ptr<SnapshotFile>> IslandRun::begin_checkpoint(const Snapshot
       return own.error();
     }
   }
-  const OuterState state = momentum_.with(parameters_.floats());
-  const std::uint64_t state_bytes = state.parameters.size_bytes() + state.momentum.size_bytes() + state.rounded.bytes.size();
+  const std::uint64_t state_bytes = parameters().size() * outer_state_bytes(composition_.outer.kind, composition_.outer_state);
   Result<std::shared_ptr<SnapshotFile>> outer =
-      checkpoints_.begin_outer(round_, layout_->tensors(state), metadata, state_bytes / terms.kept_share, terms.slice);
+      checkpoints_.begin_outer(round_, layout_->tensors(outer_.all().buffers()), metadata, state_bytes / terms.kept_share, terms.slice);
   if (!outer) {
     checkpoints_.abandon(round_);
     return outer.error();
@@ -130,12 +129,9 @@ Status IslandRun::write_residual(Round checkpoint) const {
   if (residual_.empty()) {
     return {};
   }
-  std::vector<TensorView> tensors = layout_->tensors({residual_.floats(), {}});
-  for (TensorView& tensor : tensors) {
-    tensor.name = std::string(kResidualPrefix) + tensor.name;
-  }
   ATOLL_ASSIGN(DurableFile file, DurableFile::create(checkpoints_.partial_of(checkpoint) / kResidualFile));
-  ATOLL_TRY(write_safetensors(std::move(tensors), {{"atoll.format", "1"}}, [&](ByteView bytes) { return file.write(bytes); }));
+  ATOLL_TRY(
+      write_safetensors(layout_->tensors({residual_buffer()}), {{"atoll.format", "1"}}, [&](ByteView bytes) { return file.write(bytes); }));
   ATOLL_ASSIGN([[maybe_unused]] const FileFacts facts, file.finish());
   return {};
 }
@@ -145,15 +141,8 @@ Status IslandRun::read_residual(const CheckpointMeta& meta) {
     return {};
   }
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoints_.folder_of(meta.round) / kResidualFile));
-  const std::span<float> residual = residual_.floats();
-  for (const TensorView& tensor : layout_->tensors({residual, {}})) {
-    ATOLL_ASSIGN(const std::span<const float> values, file.floats(std::string(kResidualPrefix) + tensor.name));
-    if (values.size() != tensor.values.size()) {
-      return Error{Code::corrupt, std::string(kResidualFile) + ": the tensor of '" + tensor.name + "' has another size"};
-    }
-    std::copy(values.begin(), values.end(), residual.begin() + (tensor.values.data() - residual.data()));
-  }
-  return {};
+  const Status read = layout_->read(file, {residual_buffer()});
+  return read ? read : with_context(read.error(), kResidualFile);
 }
 
 Result<std::vector<PendingRound>> IslandRun::load_checkpoint(Round round, const Digest& digest) {
@@ -207,7 +196,7 @@ Status IslandRun::load_outer(const DiskPath& path, const std::vector<std::string
   ATOLL_TRY(use_layout(std::move(layout), where.empty() ? "in the run" : where));
   has_state_ = false;
   close_snapshots();
-  const Status read = layout_->read(file, momentum_.with(parameters_.floats()));
+  const Status read = layout_->read(file, outer_.all().buffers());
   if (!read) {
     return with_context(read.error(), path.text());
   }

@@ -76,10 +76,7 @@ std::span<const float> OwnStart::momentum(const island_link::Fragment& range) co
 std::vector<TensorView> OwnStart::tensors(const ParameterLayout& layout) const {
   std::vector<TensorView> tensors;
   if (!momentum_.empty()) {
-    tensors = layout.tensors({momentum_.floats(), {}});
-    for (TensorView& tensor : tensors) {
-      tensor.name = std::string(kPrefix) + tensor.name;
-    }
+    tensors = layout.tensors({{kPrefix, OuterStateFormat::f32, std::as_writable_bytes(momentum_.floats())}});
   }
   tensors.push_back({kWeights, {weights_.size()}, weights_});
   return tensors;

@@ -25,11 +25,6 @@ std::vector<std::uint64_t> ends_of(std::uint64_t size) {
   return ends;
 }
 
-Payload payload_of(Bytes bytes) {
-  auto owner = std::make_shared<const Bytes>(std::move(bytes));
-  return Payload{*owner, owner};
-}
-
 BlobId standing_of(const RunId& run) {
   BlobId blob;
   blob.run = run;

@@ -211,18 +211,18 @@ std::string ParameterLayout::manifest_text() const {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<TensorView> ParameterLayout::tensors(const OuterState& state) const {
+std::vector<TensorView> ParameterLayout::tensors(const std::vector<OuterBuffer>& buffers) const {
   std::vector<TensorView> views;
   for (const island_link::Entry& entry : layout_.entries) {
     const island_link::Parameter& parameter = manifest_.parameters[entry.parameter];
-    const std::uint64_t count = island_link::elements(parameter);
-    const std::string momentum = std::string(kMomentumPrefix) + parameter.name;
-    views.push_back({parameter.name, parameter.shape, state.parameters.subspan(entry.offset, count)});
-    if (!state.momentum.empty()) {
-      views.push_back({momentum, parameter.shape, state.momentum.subspan(entry.offset, count)});
-    }
-    if (!state.rounded.bytes.empty()) {
-      views.push_back({momentum, parameter.shape, {}, {}, state.rounded.bytes.subspan(2 * entry.offset, 2 * count)});
+    for (const OuterBuffer& buffer : buffers) {
+      const std::span<const std::byte> part = buffer.part(entry.offset, island_link::elements(parameter));
+      views.push_back({std::string(buffer.prefix) + parameter.name, parameter.shape, {}});
+      if (buffer.format == OuterStateFormat::bf16) {
+        views.back().bf16 = part;
+      } else {
+        views.back().values = {reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float)};
+      }
     }
   }
   return views;
@@ -239,10 +239,8 @@ Error not_as_kept(const TensorEntry& entry, std::string_view kept) {
 
 }  // namespace
 
-Status ParameterLayout::read(const SafetensorsFile& file, const OuterState& state) const {
-  const bool rounded = !state.rounded.bytes.empty();
-  const bool momentum = rounded || !state.momentum.empty();
-  const std::size_t expected = manifest_.parameters.size() * (momentum ? 2 : 1);
+Status ParameterLayout::read(const SafetensorsFile& file, const std::vector<OuterBuffer>& buffers) const {
+  const std::size_t expected = manifest_.parameters.size() * buffers.size();
   if (file.header().tensors.size() != expected) {
     return Error{Code::corrupt, "the checkpoint has " + std::to_string(file.header().tensors.size()) + " tensors, the model needs " +
                                     std::to_string(expected)};
@@ -261,13 +259,9 @@ Status ParameterLayout::read(const SafetensorsFile& file, const OuterState& stat
   };
   for (const island_link::Entry& entry : layout_.entries) {
     const island_link::Parameter& parameter = manifest_.parameters[entry.parameter];
-    const std::uint64_t count = island_link::elements(parameter);
-    const std::string name = std::string(kMomentumPrefix) + parameter.name;
-    ATOLL_TRY(copy(parameter.name, parameter, "F32", std::as_writable_bytes(state.parameters.subspan(entry.offset, count))));
-    if (rounded) {
-      ATOLL_TRY(copy(name, parameter, "BF16", state.rounded.bytes.subspan(2 * entry.offset, 2 * count)));
-    } else if (momentum) {
-      ATOLL_TRY(copy(name, parameter, "F32", std::as_writable_bytes(state.momentum.subspan(entry.offset, count))));
+    for (const OuterBuffer& buffer : buffers) {
+      ATOLL_TRY(copy(std::string(buffer.prefix) + parameter.name, parameter, buffer.format == OuterStateFormat::bf16 ? "BF16" : "F32",
+                     buffer.part(entry.offset, island_link::elements(parameter))));
     }
   }
   return {};

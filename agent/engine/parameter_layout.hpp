@@ -46,10 +46,10 @@ class ParameterLayout {
   // Errors: as holds_parameters.
   [[nodiscard]] Status read_given(const SafetensorsFile& file, std::span<float> parameters) const;
 
-  // The tensors of a checkpoint, as they lie in memory: the momentum as F32 or BF16. A momentum that is missing is left out.
-  [[nodiscard]] std::vector<TensorView> tensors(const OuterState& state) const;
-  // Reads them back. Errors: corrupt if the file has not exactly these tensors, or another type of them than this state keeps.
-  Status read(const SafetensorsFile& file, const OuterState& state) const;
+  // Of each buffer all parameters as tensors, F32 or BF16, as they lie in memory.
+  [[nodiscard]] std::vector<TensorView> tensors(const std::vector<OuterBuffer>& buffers) const;
+  // Reads them back. Errors: corrupt if the file has not exactly these tensors, or another type of them than is kept.
+  Status read(const SafetensorsFile& file, const std::vector<OuterBuffer>& buffers) const;
 
   friend bool operator==(const ParameterLayout& a, const ParameterLayout& b) {
     return a.manifest_ == b.manifest_ && a.layout_ == b.layout_;

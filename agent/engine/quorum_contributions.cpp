@@ -16,7 +16,7 @@ Result<Contribution> IslandRun::form_apart(Round round, const island_link::Fragm
   auto values = std::make_shared<std::vector<float>>(published.begin(), published.end());
   const auto older = composition_.anchor == Anchor::own ? bases_.find(facts.fragment) : bases_.end();
   const std::span<const float> base =
-      older == bases_.end() ? parameters_.floats().subspan(range.offset, range.count) : older->second.parameters.floats();
+      older == bases_.end() ? outer_.parameters().subspan(range.offset, range.count) : older->second.parameters.floats();
   ATOLL_ASSIGN(const ContributionSummary summary, form_outer_gradient(base, *values));
   facts.fingerprint = fingerprint_of(*values);
   facts.base = older == bases_.end() ? round_ : older->second.round;
@@ -33,16 +33,15 @@ Result<Payload> IslandRun::encode_values(Round round, const std::shared_ptr<std:
   if (composition_.codec.kind == CodecKind::f32) {
     return Payload{std::as_bytes(std::span(*values)), values};
   }
-  auto buffer = std::make_shared<Bytes>(encoded_bytes(composition_.codec, values->size()));
-  ATOLL_TRY(encode(composition_.codec, *values, *buffer, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
-  return Payload{*buffer, buffer};
+  ATOLL_ASSIGN(Bytes bytes, encoding_of(composition_.codec, *values, {0, spec_.seed ^ stream_of(island_.text, round.value)}));
+  return payload_of(std::move(bytes));
 }
 
 // The fragment's outer parameters were `before` until round `round`: what the trainer published is as far from the new ones as it was, and
 // as they have moved. In memory of its own: somebody may be reading what was formed before.
 void IslandRun::form_anew(std::uint32_t fragment, std::span<const float> before, Round round) {
   const island_link::Fragment& range = layout_->fragments()[fragment];
-  const std::span<const float> now = parameters_.floats().subspan(range.offset, range.count);
+  const std::span<const float> now = outer_.parameters().subspan(range.offset, range.count);
   for (auto& [number, contribution] : contributions_) {
     if (contribution.facts.fragment != fragment || number <= round || contribution.facts.base >= round || !contribution.values) {
       continue;
@@ -87,7 +86,7 @@ Status IslandRun::offer(std::uint32_t fragment) {
     return Error{Code::conflict, "run " + id_.text + ": there is no outer state or no arena to offer parameters in"};
   }
   ATOLL_ASSIGN(const island_link::Fragment range, range_of(fragment));
-  std::ranges::copy(parameters_.floats().subspan(range.offset, range.count), arena_->range(range).begin());
+  std::ranges::copy(outer_.parameters().subspan(range.offset, range.count), arena_->range(range).begin());
   bases_.erase(fragment);
   return {};
 }

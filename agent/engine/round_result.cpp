@@ -73,8 +73,8 @@ Result<RoundResult> parse_result(ByteView bytes) {
   ATOLL_ASSIGN(const std::uint32_t rounding, reader.read<std::uint32_t>());
   ATOLL_ASSIGN(result.values, reader.read<std::uint64_t>());
   ATOLL_ASSIGN(const std::uint32_t terms, reader.read<std::uint32_t>());
-  if (kind > static_cast<std::uint32_t>(CodecKind::fp4) || rounding > static_cast<std::uint32_t>(Rounding::stochastic) ||
-      terms > kMaxTerms || result.values == 0 || result.values > (1ULL << 48)) {
+  if (kind >= kCodecKinds.size() || rounding >= kRoundings.size() || terms > kMaxTerms || result.values == 0 ||
+      result.values > (1ULL << 48)) {
     return broken("a number out of bounds");
   }
   result.codec.kind = static_cast<CodecKind>(kind);
@@ -93,7 +93,7 @@ Result<RoundResult> parse_result(ByteView bytes) {
     if (!std::isfinite(result.terms.back().norm) || result.terms.back().norm < 0.0) {
       return broken("a term's norm");
     }
-    if (!std::isfinite(result.terms.back().weight) || size != encoded_bytes(result.codec, result.values)) {
+    if (!std::isfinite(result.terms.back().weight) || !can_encode(result.codec, size, result.values)) {
       return broken("a term's weight or size");
     }
   }

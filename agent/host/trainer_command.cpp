@@ -9,7 +9,7 @@
 #include "agent/host/attach_point.hpp"
 #include "agent/host/inherited_environment.hpp"
 #include "agent/host/trainer_session.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::agent {

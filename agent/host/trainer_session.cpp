@@ -11,7 +11,7 @@
 #include "agent/storage/checkpoint.hpp"
 #include "agent/storage/content_shelf.hpp"
 #include "strategies/composition.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/plain_text.hpp"
@@ -399,18 +399,10 @@ island_link::Configure TrainerSession::configuration() const {
   message.run = order_.run.text;
   message.island = settings_.island;
   message.seed = spec.seed;
-  if (has_own_trainer(spec)) {
-    message.trainer = island_link::OwnTrainer{spec.trainer.name, spec.trainer.ranks, spec.trainer.tokens_per_sample,
-                                              spec.trainer.settings.empty() ? "{}" : spec.trainer.settings};
-  } else {
-    message.model = model_of(spec.model);
-  }
+  put_model(spec, message);
   const DataShare& share = order_.share;
   message.data = {files_, spec.data.format, spec.data.validation_fraction, share.slice, share.slices, share.classes, share.stretches};
   message.training = training_of(spec.training);
-  if (trains_on_images(spec)) {
-    message.diffusion = diffusion_of(spec.diffusion);
-  }
   if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
     const DiskPath path = content_path(settings_.runs / spec.work.run, *clustering);
     message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.text(), spec.work.sha256, 0}}};

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "agent/service/fetch_data.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::agent {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/nesting.hpp"
 #include "transport/base/planted.hpp"
@@ -200,12 +200,13 @@ std::map<std::string, std::string> outer_metadata(const RunId& run, Round round,
                                                  {"atoll.round", std::to_string(round.value)},
                                                  {"atoll.digest", to_hex(digest)},
                                                  {"atoll.manifest", manifest}};
-  if (has_own_trainer(spec)) {
+  const ModelKind kind = model_kind(spec);
+  if (kind == ModelKind::own) {
     metadata[kTrainerKey] = spec.trainer.name;  // what the model is, is its affair
     return metadata;
   }
   metadata["atoll.data_format"] = spec.data.format;
-  if (trains_on_images(spec)) {
+  if (kind == ModelKind::diffusion) {
     return metadata;  // the trainer's description says what it is
   }
   const ModelSpec& model = spec.model;

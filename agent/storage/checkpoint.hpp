@@ -46,7 +46,6 @@ inline constexpr const char* kResidualFile = "residual.safetensors";
 inline constexpr std::string_view kResidualPrefix = "residual/";
 inline constexpr const char* kOwnFile = "own.safetensors";
 inline constexpr const char* kTrainerKey = "atoll.trainer";
-inline constexpr std::string_view kMomentumPrefix = "momentum/";
 
 struct CheckpointMeta {
   RunId run;

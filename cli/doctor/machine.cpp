@@ -13,7 +13,7 @@
 #include "cli/line/command_places.hpp"
 #include "cli/settings/settings_file.hpp"
 #include "cli/settings/trainer_module.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/zmq/tcp_tuning.hpp"

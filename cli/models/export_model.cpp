@@ -217,7 +217,7 @@ Status write_model(const fs::path& checkpoint, const fs::path& path, const Inter
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(checkpoint));
   std::vector<TensorView> tensors;
   for (const TensorEntry& entry : file.header().tensors) {
-    if (!entry.name.starts_with(kMomentumPrefix)) {
+    if (std::ranges::none_of(kMoments, [&](std::string_view prefix) { return entry.name.starts_with(prefix); })) {
       ATOLL_ASSIGN(const std::span<const float> values, file.floats(entry.name));
       tensors.push_back({entry.name, entry.shape, values});
     }

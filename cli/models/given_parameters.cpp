@@ -55,7 +55,7 @@ Status pin_file(RunSpec& spec, const fs::path& path) {
                  path.string() + " (model.from) has SHA-256 " + sha256 + ", and the run file says " + spec.model.sha256};
   }
   ATOLL_ASSIGN(const SafetensorsFile opened, SafetensorsFile::open(file));
-  if (!has_own_trainer(spec) && !trains_on_images(spec)) {  // else the model is known on the islands alone
+  if (model_kind(spec) == ModelKind::language) {  // else the model is known on the islands alone
     if (const Status fits = holds_parameters(opened.header(), manifest_of(spec)); !fits) {
       return with_context(fits.error(), path.string() + " (model.from)");
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "agent/engine/outer_buffers.hpp"
 #include "strategies/codec.hpp"
 #include "strategies/contribution.hpp"
 #include "strategies/outer_optimizer.hpp"
@@ -54,23 +54,23 @@ void must(const Status& status) { ATOLL_CHECK(status.ok(), status.ok() ? "" : st
 class Calibration {
  public:
   Calibration(const Composition& composition, std::size_t islands, std::size_t values)
-      : composition_(composition), islands_(islands), outer_(values), local_(values), sum_(values) {
-    if (composition.outer_state == OuterStateFormat::bf16) {
-      rounded_.resize(2 * values);
-    } else {
-      momentum_.resize(values);
-    }
+      : composition_(composition),
+        islands_(islands),
+        outer_(OuterBuffers::make(values, composition.outer.kind, composition.outer_state).value()),
+        local_(values),
+        sum_(values) {
     Rng rng(1, stream_of("agent-costs"));
     for (std::size_t i = 0; i < values; ++i) {
-      outer_[i] = static_cast<float>(static_cast<std::int32_t>(rng.next_u32())) * 0x1p-36F;
-      local_[i] = outer_[i] * 0.99F;
+      local_[i] = static_cast<float>(static_cast<std::int32_t>(rng.next_u32())) * 0x1p-36F;
+      outer_.parameters()[i] = local_[i];
+      local_[i] *= 0.99F;
     }
-    encoded_.resize(encoded_bytes(composition.codec, values));
-    reduced_.resize(encoded_bytes(composition.reduce_codec, values));
+    encoded_ = encoding_of(composition.codec, local_).value();
+    reduced_ = encoding_of(composition.reduce_codec, local_).value();
   }
 
   AgentCosts costs() {
-    const auto values = static_cast<double>(outer_.size());
+    const auto values = static_cast<double>(local_.size());
     AgentCosts costs;
     costs.form_seconds_per_value = rounded(best_seconds([this] { form(); }) / values);
     // What the last one left is a difference of differences: small and finite, as a gradient is.
@@ -83,35 +83,32 @@ class Calibration {
 
  private:
   void form() {
-    ATOLL_CHECK(form_outer_gradient(outer_, local_).has_value(), "the values are finite");
+    ATOLL_CHECK(form_outer_gradient(outer_.parameters(), local_).has_value(), "the values are finite");
     if (composition_.codec.kind != CodecKind::f32) {  // which is sent from where it was formed
       must(encode(composition_.codec, local_, encoded_));
     }
   }
 
   void apply() {
-    const OuterState state{outer_, momentum_, {rounded_}};
+    const OuterState state = outer_.all();
     if (islands_ <= 2) {  // both sum the two contributions
       const EncodedTerm terms[2] = {{encoded_, 0.5F}, {encoded_, 0.5F}};
       must(outer_step(ReducedResult{composition_.codec, terms}, composition_.outer, state));
     } else {  // a shard of each, summed; then all shards
       std::fill(sum_.begin(), sum_.end(), 0.0F);
       must(decode_accumulate(composition_.codec, encoded_, 0.5F, sum_));
-      const std::size_t granularity = piece_granularity(composition_.reduce_codec);
-      const std::size_t shard = std::min(sum_.size(), (sum_.size() / islands_ + granularity - 1) / granularity * granularity);
-      must(encode(composition_.reduce_codec, std::span(sum_).first(shard),
-                  std::span(reduced_).first(encoded_bytes(composition_.reduce_codec, shard))));
+      const std::size_t shard = std::min(sum_.size(), values_at_once(sum_.size() / islands_, composition_.reduce_codec));
+      const std::size_t bytes = encoded_part(composition_.reduce_codec, reduced_, 0, shard).size();
+      must(encode(composition_.reduce_codec, std::span(sum_).first(shard), std::span(reduced_).first(bytes)));
       const EncodedTerm term{reduced_, 1.0F};
       must(outer_step(ReducedResult{composition_.reduce_codec, {&term, 1}}, composition_.outer, state));
     }
-    std::memcpy(local_.data(), outer_.data(), outer_.size() * sizeof(float));
+    std::ranges::copy(outer_.parameters(), local_.begin());
   }
 
   const Composition& composition_;
   std::size_t islands_;
-  std::vector<float> outer_;
-  std::vector<float> momentum_;     // in float32,
-  std::vector<std::byte> rounded_;  // or in bf16
+  OuterBuffers outer_;
   std::vector<float> local_;
   std::vector<float> sum_;
   std::vector<std::byte> encoded_;

@@ -6,7 +6,7 @@
 #include "cli/planning/planner.hpp"
 #include "cli/views/parts/document.hpp"
 #include "cli/views/parts/printable.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {

@@ -14,7 +14,7 @@
 #include "agent/service/data_access.hpp"
 #include "cli/line/scratch_folder.hpp"
 #include "strategies/composition.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/own_disk.hpp"
 
 namespace atl {

@@ -383,7 +383,7 @@ void Reading::settle_groups() {
 // Of a run of rounds: a language model has no [diffusion]; one model of all images has some of it, and nothing of tokens.
 void Reading::settle_images(const std::function<void(std::string_view section, std::string_view key)>& refuse) {
   constexpr std::array<std::string_view, 4> kOfOneModel = {"patch", "conditional", "class_dropout", "times"};
-  const bool images = trains_on_images(file_.spec);
+  const bool images = model_kind(file_.spec) == ModelKind::diffusion;
   for (const std::string_view key : names_of("diffusion")) {
     if (!images || std::ranges::find(kOfOneModel, key) == kOfOneModel.end()) {
       refuse("diffusion", key);

@@ -7,7 +7,7 @@
 #include "coordinator/api/requests.hpp"
 #include "coordinator/core/phases.hpp"
 #include "coordinator/ledger/ledger.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_spec.hpp"
 
 namespace atl::coordinator {

@@ -9,8 +9,8 @@
 #include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/api/run_facts.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_notes.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/bytes.hpp"
 
@@ -257,7 +257,7 @@ const Requests::Facts& Requests::facts(const RunView& run) {
              spec->training.tokens,
              spec->strategy.inner_steps,
              spec->strategy.group == Group::expert ? 0 : static_cast<std::uint64_t>(model_parameter_bytes(*spec) / sizeof(float)),
-             trains_on_images(*spec),
+             model_kind(*spec) == ModelKind::diffusion,
              notes_on(*spec),
              spec->trainer.name,
              spec->trainer.settings};

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 
 namespace atl::coordinator {
 

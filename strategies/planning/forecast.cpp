@@ -342,19 +342,18 @@ std::uint64_t agent_memory(const ForecastQuestion& question) {
     values += count;
     largest = std::max(largest, count);
   }
-  const std::uint64_t momentum = question.composition.outer_state == OuterStateFormat::bf16 ? 2 : 4;
-  const std::uint64_t outer = values * (4 + (has_momentum(question.composition.outer.kind) ? momentum : 0));
+  const std::uint64_t outer = values * outer_state_bytes(question.composition.outer.kind, question.composition.outer_state);
   const std::uint64_t arena = values * 4;
   // f32 contributions of fragments are formed in place in the arena; others are encoded beside it.
-  const std::uint64_t contribution =
-      question.composition.codec.kind == CodecKind::f32 ? 0 : encoded_bytes(question.composition.codec, largest);
+  const auto encoded = [&](const CodecSettings& codec) { return encoded_bytes(codec, largest); };
+  const std::uint64_t contribution = question.composition.codec.kind == CodecKind::f32 ? 0 : encoded(question.composition.codec);
   if (question.composition.group == Group::pairs) {  // everybody's gradient and outer parameters of the largest fragment, encoded
-    return outer + arena + contribution + (question.composition.group_size - 1) * encoded_bytes(question.composition.codec, largest) +
-           question.composition.group_size * encoded_bytes(question.composition.parameters_codec, largest);
+    return outer + arena + contribution + (question.composition.group_size - 1) * encoded(question.composition.codec) +
+           question.composition.group_size * encoded(question.composition.parameters_codec);
   }
   const CodecSettings& reduced = question.islands.size() > 2 ? question.composition.reduce_codec : question.composition.codec;
   const std::uint64_t residual = question.composition.error_feedback ? values * 4 : 0;
-  return outer + arena + residual + contribution + encoded_bytes(reduced, largest);
+  return outer + arena + residual + contribution + encoded(reduced);
 }
 
 }  // namespace

@@ -30,7 +30,6 @@ RunKeyField of(RunSpec& spec) {
 }
 
 using Choices = std::span<const std::string_view>;
-inline constexpr std::array<std::string_view, 8> kFormats = {"bytes", "uint16", "uint32", "idx", "cifar10", "images", "npy", "safetensors"};
 inline constexpr std::array<std::string_view, 3> kPrecisions = {"auto", "float32", "bf16"};
 inline constexpr std::array<std::string_view, 3> kClusterings = {"features", "labels", "random"};
 inline constexpr std::array<std::string_view, 2> kTimes = {"uniform", "logit-normal"};

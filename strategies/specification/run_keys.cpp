@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_key_rows.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {

@@ -189,7 +189,7 @@ const std::array kRowsOfWork = {
            .name = "format",
            .type = text,
            .field = of<&RunSpec::data, &DataSpec::format>,
-           .choices = kFormats,
+           .choices = kDataFormats,
            .doc = "Format of the files. For text: bytes (each byte is a token), or uint16 and uint32 (shards of tokens as nanoGPT and "
                   "llm.c write them). For images: idx (MNIST, also as .gz), cifar10 (its binary version), images (PNG and JPEG files), npy "
                   "(NumPy arrays), safetensors (shards). Bytes of images become values from -1 to 1; floats are taken as they are."},

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/exchange_grid.hpp"
 
 namespace atl {

@@ -1,10 +1,7 @@
 #include "strategies/specification/run_rules.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
-#include <iterator>
 #include <set>
 
 #include "transport/base/bytes.hpp"
@@ -21,32 +18,27 @@ bool of_experts(const RunSpec& spec) { return spec.strategy.group == Group::expe
 
 void check_model(const RunSpec& spec, Problems& problems) {
   const ModelSpec& model = spec.model;
-  const auto check_memory = [&](std::vector<std::string_view> with) {
+  const auto check_memory = [&](std::string_view section, std::string_view key, std::vector<std::string_view> with) {
     if (const double bytes = model_parameter_bytes(spec); bytes > static_cast<double>(spec.arena_limit_bytes)) {
-      problems.push_back({"model", "width",
+      problems.push_back({section, key,
                           "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))) +
                               ", more than run.arena_limit (" + human_bytes(spec.arena_limit_bytes) + ")",
                           std::move(with)});
     }
   };
-  if (has_own_trainer(spec)) {
-    if (const double bytes = model_parameter_bytes(spec); bytes > static_cast<double>(spec.arena_limit_bytes)) {
-      problems.push_back({"trainer",
-                          "parameters",
-                          "the model's parameters take " + human_bytes(static_cast<std::uint64_t>(bytes)) +
-                              ", more than run.arena_limit (" + human_bytes(spec.arena_limit_bytes) + ")",
-                          {"run.arena_limit"}});
-    }
+  const ModelKind kind = model_kind(spec);
+  if (kind == ModelKind::own) {
+    check_memory("trainer", "parameters", {"run.arena_limit"});
     return;
   }
-  if (of_experts(spec) || trains_on_images(spec)) {
+  if (of_experts(spec) || kind == ModelKind::diffusion) {
     if (model.width % model.heads != 0 || model.width % 4 != 0) {
       problems.push_back({"model",
                           "width",
                           "width " + in_digits(model.width) + " must be a multiple of heads (" + in_digits(model.heads) + ") and of 4",
                           {"model.heads"}});
     } else if (!of_experts(spec)) {
-      check_memory({"run.arena_limit", "model.layers", "model.feed_forward"});
+      check_memory("model", "width", {"run.arena_limit", "model.layers", "model.feed_forward"});
     }
     return;
   }
@@ -61,7 +53,7 @@ void check_model(const RunSpec& spec, Problems& problems) {
                             in_digits(2 * std::uint64_t{model.heads}),
                         {"model.width"}});
   }
-  check_memory({"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"});
+  check_memory("model", "width", {"run.arena_limit", "model.layers", "model.feed_forward", "model.vocabulary"});
   if (spec.data.format == "bytes" && model.vocabulary < 256) {
     problems.push_back({"model",
                         "vocabulary",
@@ -116,7 +108,7 @@ void check_diffusion(const RunSpec& spec, Problems& problems) {
   if (!of_experts(spec)) {
     return;
   }
-  if (!trains_on_images(spec)) {
+  if (model_kind(spec) != ModelKind::diffusion) {
     problems.push_back({"data",
                         "format",
                         "format = \"" + spec.data.format +
@@ -432,72 +424,10 @@ Status check_run_spec(const RunSpec& spec) {
   return Error{Code::invalid_argument, "[" + std::string(problems.front().section) + "] " + problems.front().why + more};
 }
 
-std::uint32_t feed_forward_width(const ModelSpec& model) {
-  if (model.feed_forward != 0) {
-    return model.feed_forward;
-  }
-  const std::uint32_t exact = (model.width * 8 + 2) / 3;
-  return (exact + 31) / 32 * 32;
-}
-
-bool has_own_trainer(const RunSpec& spec) { return !spec.trainer.name.empty(); }
-
-std::optional<std::uint64_t> parse_count(std::string_view text) {
-  constexpr double kMost = 1099511627776.0;  // 2^40
-  std::string digits;
-  std::ranges::copy_if(text, std::back_inserter(digits), [](char c) { return c != '_'; });
-  double factor = 1;
-  constexpr std::string_view kSuffixes = "kKMGBT";
-  if (const std::size_t at = digits.empty() ? std::string_view::npos : kSuffixes.find(digits.back()); at != std::string_view::npos) {
-    constexpr std::array<double, 6> kFactors = {1e3, 1e3, 1e6, 1e9, 1e9, 1e12};
-    factor = kFactors[at];
-    digits.pop_back();
-  }
-  double value = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc() || end != digits.data() + digits.size() || !(value * factor >= 1) || value * factor > kMost) {
-    return std::nullopt;
-  }
-  return static_cast<std::uint64_t>(std::llround(value * factor));
-}
-
-bool trains_on_images(const RunSpec& spec) {
-  if (has_own_trainer(spec)) {
-    return false;  // what the files hold is its affair
-  }
-  return spec.data.format != "bytes" && spec.data.format != "uint16" && spec.data.format != "uint32";
-}
-
-std::uint64_t tokens_per_sequence(const RunSpec& spec) {
-  if (has_own_trainer(spec)) {
-    return std::max<std::uint64_t>(spec.trainer.tokens_per_sample, 1);
-  }
-  return trains_on_images(spec) ? 1 : std::max<std::uint64_t>(spec.training.sequence_length, 1);
-}
-
 std::uint32_t classes_of_data(const RunSpec& spec) { return std::max<std::uint32_t>(64, spec.islands.max); }
 
 std::uint64_t sequences_of_a_round(const RunSpec& spec) {
   return std::max<std::uint64_t>(1, spec.strategy.inner_steps) * std::max<std::uint32_t>(1, spec.training.batch);
-}
-
-double model_parameter_bytes(const RunSpec& spec) {
-  if (has_own_trainer(spec)) {
-    return 4.0 * static_cast<double>(parse_count(spec.trainer.parameters).value_or(0));
-  }
-  const ModelSpec& model = spec.model;
-  const double width = model.width;
-  if (trains_on_images(spec)) {
-    const double patch = static_cast<double>(spec.diffusion.patch) * spec.diffusion.patch;
-    const double hidden = model.feed_forward == 0 ? 4.0 * width : static_cast<double>(model.feed_forward);
-    const double block = 10.0 * width * width + 2.0 * width * hidden + 11.0 * width + hidden;
-    const double ends =
-        patch * width + width + 256.0 * width + width + width * width + width + patch * width + patch + 2.0 * width * width + 2.0 * width;
-    return 4.0 * (model.layers * block + ends);
-  }
-  const double block = 4.0 * width * width + 3.0 * width * feed_forward_width(model) + 2.0 * width;
-  const double embeddings = (model.tied_embeddings ? 1.0 : 2.0) * model.vocabulary * width;
-  return 4.0 * (model.layers * block + embeddings + width);
 }
 
 }  // namespace atl

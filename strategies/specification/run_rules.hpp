@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_spec.hpp"
 #include "transport/base/result.hpp"
 
@@ -44,25 +45,10 @@ inline constexpr double kLeastUplink = 500e3;
 // [islands].uplink in bits a second; 0: none.
 double run_uplink(const RunSpec& spec);
 
-// The islands' owners bring the training program, and so the model.
-bool has_own_trainer(const RunSpec& spec);
-// "1.3B", "350M", "12_000", "7e9": a count from 1 to 2^40; nullopt for any other text.
-std::optional<std::uint64_t> parse_count(std::string_view text);
-
-// The model is a diffusion transformer, trained on images, and not a language model.
-bool trains_on_images(const RunSpec& spec);
-// What a sequence counts in tokens; an image counts as one, and a sample of an own trainer as [trainer] says.
-std::uint64_t tokens_per_sequence(const RunSpec& spec);
 // Into how many classes the training data are divided, of which every island in the run has some (transport/base/data_share.hpp).
 std::uint32_t classes_of_data(const RunSpec& spec);
 // That an island trains on between two rounds of its whole model, by the run file. At least 1.
 std::uint64_t sequences_of_a_round(const RunSpec& spec);
-
-// The least memory that the model's float32 parameters take; of an own trainer what [trainer] says, 0 if it does not; of images what is not
-// known before they are read is left out: channels beyond the first, and classes.
-double model_parameter_bytes(const RunSpec& spec);
-// The hidden width of the feed-forward layer, with 0 resolved.
-std::uint32_t feed_forward_width(const ModelSpec& model);
 
 // So many islands a run of phases has work for by themselves, when all its experts and the router are trained: with more, several train one
 // expert.

@@ -16,8 +16,8 @@
 #include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
 #include "strategies/contribution.hpp"
-#include "strategies/merge.hpp"
 #include "strategies/outer_optimizer.hpp"
+#include "tests/outer_steps.hpp"
 #include "transport/base/check.hpp"
 #include "transport/base/rng.hpp"
 
@@ -89,7 +89,6 @@ int main(int argc, char** argv) {
   report.line("memcpy", 2 * size, [&] { std::memcpy(a.data(), values.data(), 4 * count); });
   report.line("outer step, Nesterov, plain", 5 * size, [&] { must(nesterov_step(values, 0.7, 0.9, {a, b})); });
   report.line("outer gradient in place, with norm", 3 * size, [&] { ATOLL_CHECK(form_outer_gradient(values, a).has_value(), "finite"); });
-  report.line("merge, alpha 0.5", 3 * size, [&] { must(merge(0.5, values, a)); });
   for (const CodecKind kind : {CodecKind::f32, CodecKind::bf16, CodecKind::int8, CodecKind::fp4}) {
     const CodecSettings codec{kind, 256, Rounding::nearest};
     const std::string name(name_of(kind));

@@ -13,7 +13,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/views.hpp"
 #include "strategies/composition.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"

@@ -40,9 +40,11 @@ std::string name(const CodecSettings& codec) {
 }
 
 Bytes encoded(const CodecSettings& codec, std::span<const float> values, EncodePosition at = {}) {
-  Bytes bytes(encoded_bytes(codec, values.size()));
-  REQUIRE(encode(codec, values, bytes, at));
-  return bytes;
+  Result<Bytes> bytes = encoding_of(codec, values, at);
+  REQUIRE(bytes);
+  REQUIRE(can_encode(codec, bytes->size(), values.size()));
+  REQUIRE_FALSE(can_encode(codec, bytes->size() + 1, values.size()));
+  return *std::move(bytes);
 }
 
 std::vector<float> decoded(const CodecSettings& codec, const Bytes& bytes, std::size_t count) {
@@ -175,12 +177,28 @@ TEST_CASE("codec: pieces encoded alone are the bytes of the whole, and decode al
         const auto part = std::span(values).subspan(at, std::min<std::size_t>(3 * granule, values.size() - at));
         const auto bytes = encoded(codec, part, {.position = at, .seed = 5});
         REQUIRE(bytes.size() == encoded_bytes(codec, part.size()));
+        REQUIRE(std::ranges::equal(encoded_part(codec, whole, at, part.size()), bytes));
+        REQUIRE(encoded_from(codec, whole, at).data() == whole.data() + joined.size());
         joined.insert(joined.end(), bytes.begin(), bytes.end());
         const auto piece_values = decoded(codec, bytes, part.size());
         back.insert(back.end(), piece_values.begin(), piece_values.end());
       }
       REQUIRE(joined == whole);
       REQUIRE(back == reference);
+    }
+  }
+}
+
+TEST_CASE("codec: values at once are whole pieces of both codecs, and at least one", "[codec]") {
+  for (const CodecSettings& one : every_codec()) {
+    for (const CodecSettings& other : every_codec()) {
+      for (const std::uint64_t about : {0, 1, 100, 4096, 65536}) {
+        const std::uint64_t values = values_at_once(about, one, other);
+        REQUIRE(values > 0);
+        REQUIRE(values % piece_granularity(one) == 0);
+        REQUIRE(values % piece_granularity(other) == 0);
+        REQUIRE((values <= about || values == shard_granularity(one, other)));
+      }
     }
   }
 }

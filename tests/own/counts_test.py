@@ -27,10 +27,14 @@ agent functions           50  functions declared in the agent's Core::State
 entry writers              1  files of the coordinator's core that write a member's entry
 quorum files              21  files of the cores and the engine that know the word quorum, in their comments, too
 types twice               31  names of types that two headers define
-functions without caller  10  functions in the headers of strategies and transport/base that the product does not call
+functions without caller   5  functions in the headers of strategies and transport/base that the product does not call
 structure fields          38  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
 contribution facts         3  structures of coordinator, agent's core, engine and storage, and messages that spell out three facts of a contribution
+codec sizes               13  questions outside of the codec for the bytes of a count, which only a plan may ask; what is encoded is asked itself
+codec size files           6  files that ask so
+model kind files           7  files that ask which kind of model a run trains, outside of model_kind.*
+momentum files             4  files beyond the strategies that know what an outer optimiser keeps besides the parameters
 flat files                67  files in one folder, at most
 product lines         111500  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
@@ -49,6 +53,9 @@ MODES = "Group|RunRule|CommitRule|BaseRule"
 # What is known of a contribution is one structure, from the trainer's publish to the ledger's row; others hold it as one member.
 FACTS = "transport/control/contribution_facts.hpp"
 CONTRIBUTIONS = ("agent/core", "agent/engine", "agent/storage", "coordinator", "transport/control")
+
+# What follows from a codec and a count of values alone: sizes of encodings, and where one may be cut.
+CODEC_SIZES = ("encoded_bytes", "piece_granularity", "shard_granularity")
 
 SOURCES = (".cpp", ".hpp", ".h", ".py", ".fbs", ".js", ".css", ".html")  # without .min.js, which is not ours
 LARGE = 20  # fields
@@ -277,6 +284,26 @@ def contribution_facts(tree):
     return {"contribution facts": Figure(len(types), types)}
 
 
+def codec_sizes(tree):
+    asked = re.compile(rf"\b(?:{'|'.join(CODEC_SIZES)})\s*\(")
+    counts = {file: sum(is_call(tree.code(file), found.start()) for found in asked.finditer(tree.code(file)))
+              for file in tree.files() if not file.startswith("strategies/codec")}
+    places = [f"{count:4} {file}" for file, count in counts.items() if count]
+    return {"codec sizes": Figure(sum(counts.values()), places), "codec size files": Figure(len(places), places)}
+
+
+def model_kind_files(tree):
+    files = [file for file in tree.files() if not file.startswith("strategies/specification/model_kind.")
+             and re.search(r"\bModelKind::|\bmodel_kind\(", tree.code(file))]
+    return {"model kind files": Figure(len(files), files)}
+
+
+def momentum_files(tree):
+    files = [file for file in tree.files("agent", "cli", "coordinator", "transport")
+             if not file.startswith("agent/trainer/") and re.search("momentum", tree.code(file), re.IGNORECASE)]
+    return {"momentum files": Figure(len(files), files)}
+
+
 def flat_files(tree):
     counts = collections.Counter(pathlib.PurePath(name).parent.as_posix() for name in tree.texts)
     return {"flat files": Figure(max(counts.values()), [f"{count:4} {folder}" for folder, count in counts.most_common(12)])}
@@ -344,6 +371,9 @@ def figures_of(tree):
         **functions_without_caller(tree),
         **structure_fields(tree),
         **contribution_facts(tree),
+        **codec_sizes(tree),
+        **model_kind_files(tree),
+        **momentum_files(tree),
         **flat_files(tree),
         **product_lines(tree),
         **round_walk(tree),

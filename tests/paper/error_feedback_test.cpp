@@ -13,10 +13,10 @@ using namespace atl;
 namespace {
 
 std::vector<float> sent_of(const CodecSettings& codec, std::vector<float> values, std::vector<float>& residual, EncodePosition at = {}) {
-  std::vector<std::byte> bytes(encoded_bytes(codec, values.size()));
-  REQUIRE(encode_with_feedback(codec, values, residual, bytes, at));
+  const Result<Bytes> bytes = encoding_with_feedback(codec, values, residual, at);
+  REQUIRE(bytes);
   std::vector<float> sent(values.size());
-  REQUIRE(decode(codec, bytes, sent));
+  REQUIRE(decode(codec, *bytes, sent));
   return sent;
 }
 
@@ -81,11 +81,10 @@ TEST_CASE("error feedback: a contribution that is not finite leaves the residual
   const CodecSettings codec{CodecKind::int8, 16, Rounding::nearest};
   std::vector<float> residual = {0.25F, 0.5F};
   std::vector<float> values = {1.0F, std::numeric_limits<float>::infinity()};
-  std::vector<std::byte> bytes(encoded_bytes(codec, 2));
-  const Status status = encode_with_feedback(codec, values, residual, bytes);
+  const Result<Bytes> status = encoding_with_feedback(codec, values, residual);
   REQUIRE_FALSE(status);
   CHECK(status.error().code == Code::corrupt);
   CHECK(residual == std::vector<float>{0.25F, 0.5F});
   std::vector<float> other(3);
-  CHECK(encode_with_feedback(codec, other, residual, bytes).error().code == Code::invalid_argument);
+  CHECK(encoding_with_feedback(codec, other, residual).error().code == Code::invalid_argument);
 }

@@ -11,6 +11,7 @@
 #include "strategies/pairing.hpp"
 #include "strategies/projection.hpp"
 #include "tests/catch.hpp"
+#include "tests/outer_steps.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 

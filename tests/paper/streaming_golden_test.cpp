@@ -13,11 +13,11 @@
 
 #include "strategies/aggregate.hpp"
 #include "strategies/contribution.hpp"
-#include "strategies/merge.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "strategies/schedule.hpp"
 #include "tests/catch.hpp"
 #include "tests/mean.hpp"
+#include "tests/merge.hpp"
 
 using namespace atl;
 

@@ -7,10 +7,10 @@
 #include "strategies/codec.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/fragments.hpp"
-#include "strategies/merge.hpp"
 #include "strategies/schedule.hpp"
 #include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
+#include "tests/merge.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;

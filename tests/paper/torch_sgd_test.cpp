@@ -13,6 +13,7 @@
 #include "strategies/outer_optimizer.hpp"
 #include "tests/catch.hpp"
 #include "tests/mean.hpp"
+#include "tests/outer_steps.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;

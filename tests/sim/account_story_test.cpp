@@ -3,7 +3,7 @@
 #include <map>
 
 #include "coordinator/ledger/data_audit.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/stories.hpp"
 

@@ -6,7 +6,7 @@
 #include "strategies/aggregate.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/outer_optimizer.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "tests/sim/checkers.hpp"
 #include "tests/sim/island_host.hpp"
 #include "tests/sim/scenario.hpp"

@@ -50,7 +50,7 @@ struct EngineIsland {
 
   [[nodiscard]] bool up() const { return engine != nullptr; }
   [[nodiscard]] const IslandRun& run() const { return *engine->run(kRun); }
-  [[nodiscard]] OuterValues outer() const { return {copy_of(run().parameters()), run().momentum().values()}; }
+  [[nodiscard]] OuterValues outer() const { return {copy_of(run().parameters()), run().outer().momentum()}; }
   void listen() {
     for (EngineAnswer& answer : engine->take_answers()) {
       heard.push_back(std::move(answer));

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "agent/storage/checkpoint.hpp"
-#include "strategies/merge.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
+#include "tests/merge.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace atl::sim {

@@ -123,7 +123,7 @@ void IslandHost::saw_contribution(const IslandRun& run, Round round, const Contr
 void IslandHost::saw_state(const IslandRun& run) {
   Checkers& told = checkers(run.id());
   if (run.composition().group == Group::all) {
-    told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), run.momentum().values());
+    told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), run.outer().momentum());
   } else if (run.composition().group == Group::pairs && run.round() == Round(run.spec().rounds)) {
     told.outer_state(id_, run.round(), run.digest(), copy_of(run.parameters()), {});  // one model; each its own momentum
   }

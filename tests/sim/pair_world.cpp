@@ -48,11 +48,6 @@ Bytes encoded(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   return bytes;
 }
 
-Payload payload_of(Bytes bytes) {
-  auto owner = std::make_shared<const Bytes>(std::move(bytes));
-  return Payload{*owner, owner};
-}
-
 class Island final : public PieceReceiver {
  public:
   Island(SimulatedNetwork& network, std::uint64_t seed, std::size_t number, std::uint32_t group_size)

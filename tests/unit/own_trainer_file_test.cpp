@@ -4,7 +4,7 @@
 #include "agent/engine/built_in_model.hpp"
 #include "agent/engine/parameter_layout.hpp"
 #include "cli/run_file/run_file.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "tests/catch.hpp"
 
 namespace of_own_trainer_file_test {

@@ -12,6 +12,7 @@
 #include "strategies/codec.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "tests/catch.hpp"
+#include "tests/outer_steps.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 

@@ -10,11 +10,12 @@
 #include "strategies/aggregate.hpp"
 #include "strategies/codec.hpp"
 #include "strategies/contribution.hpp"
-#include "strategies/merge.hpp"
 #include "strategies/outer_optimizer.hpp"
 #include "strategies/rounded_momentum.hpp"
 #include "tests/catch.hpp"
 #include "tests/mean.hpp"
+#include "tests/merge.hpp"
+#include "tests/outer_steps.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/rng.hpp"
 

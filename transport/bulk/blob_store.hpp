@@ -36,6 +36,11 @@ struct Payload {
   std::shared_ptr<const void> owner;
 };
 
+inline Payload payload_of(Bytes bytes) {
+  auto owner = std::make_shared<const Bytes>(std::move(bytes));
+  return {*owner, owner};
+}
+
 struct Parked {};
 struct Served {
   BlobPiece piece;

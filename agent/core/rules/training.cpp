@@ -5,7 +5,7 @@
 
 #include "agent/core/core_state.hpp"
 #include "agent/core/rules/rule.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::agent {

@@ -17,7 +17,7 @@
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/parts/document.hpp"
 #include "cli/views/views.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 
 namespace atl {
 namespace {

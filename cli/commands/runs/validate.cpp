@@ -12,8 +12,8 @@
 #include "cli/line/command.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "strategies/codec.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_notes.hpp"
-#include "strategies/specification/run_rules.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl {
@@ -77,7 +77,7 @@ struct DataHere {
 // Tokens are counted as the trainer counts them; images only as files, for they would have to be read whole.
 Result<std::string> listing_of_data(const RunSpec& spec) {
   ATOLL_ASSIGN(const std::vector<std::filesystem::path> found, resolve_data(spec.data, {{}, {"/"}}, {}, DataReader::built_in));
-  if (trains_on_images(spec)) {
+  if (model_kind(spec) == ModelKind::diffusion) {
     return listing_of(found);
   }
   std::vector<std::string> files;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "coordinator/core/core_state.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {

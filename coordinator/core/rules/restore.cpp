@@ -4,7 +4,7 @@
 
 #include "coordinator/core/core_state.hpp"
 #include "coordinator/core/rules/shared_rule.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {

@@ -8,7 +8,7 @@
 #include "coordinator/core/core_state.hpp"
 #include "coordinator/core/rules/round_rule.hpp"
 #include "strategies/aggregate.hpp"
-#include "strategies/specification/run_rules.hpp"
+#include "strategies/specification/model_kind.hpp"
 #include "transport/base/planted.hpp"
 
 namespace atl::coordinator {
@@ -317,8 +317,8 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
   AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
   // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
-  if (!has_own_trainer(run.spec) && !trains_on_images(run.spec) && closing_.bounds_steps()) {
-    amounts.tokens_per_step = run.spec.training.batch * tokens_per_sequence(run.spec);
+  if (closing_.bounds_steps()) {
+    amounts.tokens_per_step = most_tokens_per_step(run.spec);
   }
   std::uint32_t fragment = 0;
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
