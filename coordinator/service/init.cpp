@@ -1,21 +1,17 @@
 #include "coordinator/service/init.hpp"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "coordinator/core/network.hpp"
 #include "coordinator/ledger/admission.hpp"
 #include "coordinator/ledger/durable_file.hpp"
 #include "coordinator/ledger/ledger.hpp"
 #include "transport/base/address.hpp"
+#include "transport/bulk/interface_addresses.hpp"
 #include "transport/identity/identity.hpp"
 
 namespace atl::coordinator {
@@ -23,18 +19,9 @@ namespace {
 
 // The first IPv4 address of this machine that is not loopback; 127.0.0.1 without one.
 std::string dialable_host() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    return "127.0.0.1";
-  }
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const ifaddrs* item = list; item != nullptr; item = item->ifa_next) {
-    const bool usable = item->ifa_addr != nullptr && item->ifa_addr->sa_family == AF_INET && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
-                        (item->ifa_flags & IFF_UP) != 0;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    if (usable &&
-        ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(item->ifa_addr)->sin_addr, text.data(), text.size()) != nullptr) {
-      return text.data();
+  for (const InterfaceAddress& address : interface_addresses()) {
+    if (!address.loopback && address.host.find(':') == std::string::npos) {
+      return address.host;
     }
   }
   return "127.0.0.1";

@@ -32,7 +32,7 @@ structure fields          38  fields of the structure that has the most
 large structures           7  structures of more than 20 fields
 contribution facts         3  structures of coordinator, agent's core, engine and storage, and messages that spell out three facts of a contribution
 flat files                67  files in one folder, at most
-product lines         111500  lines of the product's sources
+product lines         112500  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
 """
 
