@@ -43,7 +43,9 @@ class MessageSampler {
         Holds{{run(), run()}},
         Over{{{run(), rng_.chance(0.5), number(), epoch(), round()}, {run(), rng_.chance(0.5), number(), epoch(), round()}}},
         Relays{{{word(), word(), word(), true}, {word(), word(), word(), false}}},
-        Ways{{{island(), {word(), false, NotPunched::own_router}}, {island(), {"", true, NotPunched::not_tried}}}},
+        Ways{{{island(), {word(), false, NotPunched::own_router}},
+              {island(), {"", true, NotPunched::not_tried}},
+              {island(), {"", false, NotPunched::not_tried, "tcp://10.0.0.1:4401"}}}},
         Drain{text()},
         Cut{run(), epoch(), round()},
         Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},
@@ -173,7 +175,13 @@ class MessageSampler {
   }
   Content content() { return Content{digest(), number(), {island(), island()}}; }
   DataRange range() { return DataRange{half(), number(), number()}; }
-  Member member() { return Member{island(), word(), word(), "tcp://" + word() + ":1"}; }
+  Member member() {
+    std::string addresses = "tcp://" + word() + ":1";
+    for (std::uint64_t others = rng_.below(8); others > 0; --others) {
+      addresses += " tcp://10.0.0." + std::to_string(others) + ":4401";
+    }
+    return Member{island(), word(), word(), addresses};
+  }
   std::vector<Member> members(std::size_t least = 0) {
     std::vector<Member> members(least + rng_.below(4));
     for (Member& one : members) {

@@ -15,6 +15,7 @@
 #include "agent/faults/rehearsed_links.hpp"
 #include "agent/host/blas_kernels.hpp"
 #include "agent/host/task_session.hpp"
+#include "agent/service/address_watch.hpp"
 #include "agent/service/agent_metrics.hpp"
 #include "agent/service/checkpoint_copier.hpp"
 #include "agent/service/engine_thread.hpp"
@@ -128,6 +129,9 @@ class Driver {
       next_gauge_ = at + kGaugeEvery;
       pending_.push_back(Gauges{resident_bytes(), trainer() ? trainer()->resident_bytes() : task_ ? task_->resident_bytes() : 0});
       tell_spans();
+      if (address_watch_.changed() && linked_) {
+        say_addresses();
+      }
     }
     bool busy = !pending_.empty();
     while (!pending_.empty()) {
@@ -194,8 +198,7 @@ class Driver {
     }
     if (std::holds_alternative<atl::LinkUp>(event)) {
       // A machine that changed its network is reached elsewhere now.
-      const Result<std::string> address = advertised_address(options_.advertise, bound_, dialled_);
-      pending_.push_back(agent::LinkUp{address ? *address : std::string()});
+      say_addresses();
       const Status known = options_.coordinator.empty() ? Status() : remember_address(options_.state, options_.coordinator);
       if (!known) {
         log_warning("the coordinator's address is not remembered: " + known.error().why);
@@ -213,6 +216,12 @@ class Driver {
     } else {
       log_warning("the coordinator sent something that is no message: " + std::get<Error>(event).why);
     }
+  }
+
+  // What the coordinator is told once it is connected, and when this machine's networks change meanwhile.
+  void say_addresses() {
+    const Result<std::string> addresses = advertised_addresses(options_.advertise, options_.interfaces, bound_, dialled_);
+    pending_.push_back(agent::LinkUp{addresses ? *addresses : std::string()});
   }
 
   // Said once it is welcome, and at every change.
@@ -503,6 +512,7 @@ class Driver {
   bool task_waits_ = false;                 // for the trainer of the run before
   std::unique_ptr<TaskSession> task_;
   TimePoint next_gauge_{};
+  AddressWatch address_watch_;
   bool linked_ = false;
   bool asked_to_leave_ = false;
   bool ended_ = false;
@@ -558,7 +568,7 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(const ZmqBulkSettings bulk, settings_of_link(options, keys, control_settings.address));
   ATOLL_ASSIGN(std::unique_ptr<ZmqBulkLink> link, open_bulk_link(bulk, options.state, std::make_shared<BlobStore>()));
   const std::string bound = link->bound_address();
-  ATOLL_ASSIGN(const std::string address, advertised_address(options.advertise, bound, control_settings.address));
+  ATOLL_ASSIGN(const std::string address, advertised_addresses(options.advertise, options.interfaces, bound, control_settings.address));
 
   remove_old_arenas();
   ATOLL_ASSIGN(const EngineSettings engine_settings, settings_of_engine(options, island));
@@ -595,7 +605,7 @@ Status run_agent(const AgentOptions& given) {
   core_settings.leave_limit = options.leave_within;
   core_settings.keep_ended = options.keep_ended;
   core_settings.keep_removed = options.keep_removed;
-  log_info("island " + name + " (" + island.text + "): other islands reach it at " + address);
+  log_info("island " + name + " (" + island.text + "): other islands reach it at " + addresses_for_people(address));
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
                 kernels, signals, lock);

@@ -26,6 +26,7 @@
 #include "agent/service/uplink_calendar.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/bulk/address_choice.hpp"
 #include "transport/bulk/link_memory.hpp"
 #include "transport/http/object_store.hpp"
 
@@ -33,12 +34,13 @@ namespace atl::agent {
 
 struct AgentOptions {
   std::filesystem::path state;
-  std::string name;         // unique within the coordinator; empty: the host's name
-  std::string join_token;   // enrols this island; empty: it is enrolled
-  std::string coordinator;  // "tcp://host:port"; empty: as stored or in the token
-  std::string bind;         // of the bulk link; empty: own_port.hpp says; any port of loopback if the coordinator is there
-  std::string advertise;    // "host" or "host:port" under which other islands reach it; empty: found out
-  bool insecure = false;    // plain links; loopback only
+  std::string name;                    // unique within the coordinator; empty: the host's name
+  std::string join_token;              // enrols this island; empty: it is enrolled
+  std::string coordinator;             // "tcp://host:port"; empty: as stored or in the token
+  std::string bind;                    // of the bulk link; empty: own_port.hpp says; any port of loopback if the coordinator is there
+  std::vector<std::string> advertise;  // each "host" or "host:port" under which other islands reach it; empty: found out
+  InterfaceRules interfaces;           // of the bulk link
+  bool insecure = false;               // plain links; loopback only
   bool hole_punching = true;
   DataPermissions data;
   std::vector<std::string> copies;  // places like s3://bucket/prefix where runs may keep copies of checkpoints, and below

@@ -6,17 +6,18 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "agent/storage/membership_file.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/room_on_disk.hpp"
 #include "transport/identity/join_token.hpp"
-#include "transport/identity/own_address.hpp"
 
 namespace atl::agent {
 namespace {
@@ -54,6 +55,27 @@ Result<std::string> address_towards(const Address& peer) {
     return Error{Code::unavailable, "there is no route to the coordinator at " + peer.host + " at the moment; give --advertise HOST"};
   }
   return result;
+}
+
+Result<Address> advertised(const std::string& text, std::uint16_t port) {
+  const bool has_port = text.starts_with("tcp://") || (text.find(':') != std::string::npos && text.back() != ']');
+  Result<Address> said = parse_address(has_port ? text : text + ":" + std::to_string(port));
+  if (!said || names_no_host(said->host)) {
+    return Error{Code::invalid_argument, "--advertise '" + text + "' is not HOST or HOST:PORT that other islands can reach"};
+  }
+  return said;
+}
+
+// By which address of this machine the coordinator is reached.
+Result<std::string> host_towards(const std::string& coordinator) {
+  ATOLL_ASSIGN(const Address towards, parse_address(coordinator));
+  ATOLL_ASSIGN(const std::string host, address_towards(towards));
+  if (Address{host, 0}.is_loopback() && !towards.is_loopback()) {
+    // The name of this very machine, which it resolves to itself (Debian's /etc/hosts says 127.0.1.1): others know the machine by the
+    // address that its packets to anywhere have, or in a network that no way leads out of by the first one.
+    return address_towards(kAnywhere).value_or(first_host(interface_addresses()).value_or(host));
+  }
+  return host;
 }
 
 // Remembered once it is another place; a disk that is full is waited for.
@@ -157,26 +179,35 @@ Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string&
   }
 }
 
-Result<std::string> advertised_address(const std::string& advertise, const std::string& bound, const std::string& coordinator) {
-  ATOLL_ASSIGN(Address address, parse_address(bound));
-  if (!advertise.empty()) {
-    const bool has_port = advertise.find("tcp://") == 0 || (advertise.find(':') != std::string::npos && advertise.back() != ']');
-    Result<Address> said = parse_address(has_port ? advertise : advertise + ":" + std::to_string(address.port));
-    if (!said || names_no_host(said->host)) {
-      return Error{Code::invalid_argument, "--advertise '" + advertise + "' is not HOST or HOST:PORT that other islands can reach"};
-    }
-    return to_string(*said);
+Result<std::string> advertised_addresses(std::span<const std::string> advertise, const InterfaceRules& rules, const std::string& bound,
+                                         const std::string& coordinator) {
+  ATOLL_ASSIGN(const Address listens, parse_address(bound));
+  const std::vector<InterfaceAddress> own = interface_addresses();
+  std::vector<std::string> named;
+  for (const std::string& one : advertise) {
+    ATOLL_ASSIGN(const Address address, advertised(one, listens.port));
+    named.push_back(to_string(address));
   }
-  if (names_no_host(address.host)) {
-    ATOLL_ASSIGN(const Address towards, parse_address(coordinator));
-    ATOLL_ASSIGN(address.host, address_towards(towards));
-    if (address.is_loopback() && !towards.is_loopback()) {
-      // The name of this very machine, which it resolves to itself (Debian's /etc/hosts says 127.0.1.1): others know the machine by the
-      // address that its packets to anywhere have, or in a network that no way leads out of by the first one.
-      address.host = address_towards(kAnywhere).value_or(first_address().value_or(address.host));
+  const bool everywhere = names_no_host(listens.host);
+  if (named.empty()) {
+    Address found = listens;
+    if (everywhere) {
+      ATOLL_ASSIGN(found.host, host_towards(coordinator));
+    }
+    const auto barred = [&](const InterfaceAddress& one) { return one.host == found.host && rules.bars(one.interface); };
+    if (std::ranges::none_of(own, barred)) {
+      named.push_back(to_string(found));
     }
   }
-  return to_string(address);
+  // Loopback is said where the coordinator is on this machine: so are the others.
+  const bool here = !named.empty() && parse_address(named.front()).value().is_loopback();
+  const std::string offered =
+      everywhere && !here ? addresses_to_offer(named, own, listens.port, listens.host != "0.0.0.0", rules) : address_text(named);
+  if (offered.empty()) {
+    return Error{Code::invalid_argument,
+                 "--never-over leaves no address of this machine at which other islands reach it: give --advertise"};
+  }
+  return offered;
 }
 
 std::string host_name() {

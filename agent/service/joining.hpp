@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "transport/base/result.hpp"
+#include "transport/bulk/address_choice.hpp"
 #include "transport/control/message.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/zmq/control_client.hpp"
@@ -37,9 +39,11 @@ Status remember_address(const std::filesystem::path& state, const std::string& a
 // Errors: the coordinator's refusal; cancelled.
 Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string& token_secret, const std::string& name, int stop_fd);
 
-// "tcp://host:port" for other islands: of `advertise` ("host", "host:port" or empty) and the address that is bound. With neither a host
-// given nor bound to one, it is the address this machine uses towards the coordinator. Errors: invalid_argument.
-Result<std::string> advertised_address(const std::string& advertise, const std::string& bound, const std::string& coordinator);
+// Where other islands reach this one (transport/base/address.hpp): of `advertise` (each "host" or "host:port") and the address that is
+// bound. With neither a host given nor bound to one, it is the address this machine uses towards the coordinator. Where the link listens on
+// every interface the addresses of all of them follow. Errors: invalid_argument; unavailable without a route.
+Result<std::string> advertised_addresses(std::span<const std::string> advertise, const InterfaceRules& rules, const std::string& bound,
+                                         const std::string& coordinator);
 
 // This machine's name. "Linux x86_64, 2 cores, AVX2".
 std::string host_name();

@@ -21,6 +21,7 @@ Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyP
   bulk.secret_key = keys.secret_key;
   bulk.insecure = options.insecure;
   bulk.hole_punching = options.hole_punching;
+  bulk.interfaces = options.interfaces;
   bulk.link_memory_bytes = options.link_memory_bytes;
   ATOLL_ASSIGN(const Address coordinator, parse_address(coordinator_address));
   const bool here = coordinator.is_loopback() && options.advertise.empty();

@@ -126,8 +126,11 @@ std::vector<IslandReach> reach_islands(const json& islands) {
                       "",
                       number_at(island, "uplink_bits_per_second"),
                       number_at(island, "downlink_bits_per_second")};
-    const Result<Address> parsed = parse_address(address);
-    const Result<Dialled> dialled = parsed ? dial(*parsed, kPatience) : Result<Dialled>(parsed.error());
+    std::vector<std::string> addresses = {address};
+    for (const json& one : list_at(island, "addresses")) {
+      addresses.push_back(one.is_string() ? one.get<std::string>() : "");
+    }
+    const Result<Dialled> dialled = dial_nearest(address_text(addresses), kPatience);
     if (dialled) {
       reach.round_trip_ms = seconds(dialled->round_trip) * 1000;
       reach.mtu = dialled->mtu;

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "transport/base/file_descriptor.hpp"
 
@@ -66,6 +69,26 @@ Result<Dialled> dial(const Address& address, Duration patience) {
     }
   }
   return dialled;
+}
+
+Result<Dialled> dial_nearest(std::string_view addresses, Duration patience) {
+  std::vector<std::future<Result<Dialled>>> dialled;
+  for (const std::string& text : addresses_in(addresses)) {
+    if (dialled.size() < kMostAddresses) {
+      dialled.push_back(std::async(std::launch::async, [text, patience] {
+        const Result<Address> address = parse_address(text);
+        return address ? dial(*address, patience) : Result<Dialled>(address.error());
+      }));
+    }
+  }
+  Result<Dialled> nearest = Error{Code::not_found, "there is no address to dial"};
+  for (std::size_t i = 0; i < dialled.size(); ++i) {
+    Result<Dialled> one = dialled[i].get();
+    if (i == 0 || (one && (!nearest || one->round_trip < nearest->round_trip))) {
+      nearest = std::move(one);
+    }
+  }
+  return nearest;
 }
 
 }  // namespace atl

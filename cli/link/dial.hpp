@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
@@ -18,5 +19,8 @@ struct Dialled {
 // Connects by TCP and hangs up. Errors: not_found (the name is unknown), unavailable (nobody listens, or there is no way), timeout (packets
 // are dropped on the way); each says what to do.
 Result<Dialled> dial(const Address& address, Duration patience);
+
+// Dials all of an island's addresses (transport/base/address.hpp) at once: the nearest that answers. Errors: of the first.
+Result<Dialled> dial_nearest(std::string_view addresses, Duration patience);
 
 }  // namespace atl

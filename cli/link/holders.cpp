@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "cli/link/dial.hpp"
-#include "transport/base/address.hpp"
 
 namespace atl {
 
@@ -27,8 +26,7 @@ Holders Holders::dial(const std::vector<Member>& islands, Duration patience) {
   threads.reserve(each.size());
   for (Holder& holder : holders.holders_) {
     threads.emplace_back([&holder, patience] {
-      const Result<Address> address = parse_address(holder.island.bulk_address);
-      const Result<Dialled> dialled = address ? atl::dial(*address, patience) : Result<Dialled>(address.error());
+      const Result<Dialled> dialled = dial_nearest(holder.island.bulk_address, patience);
       if (dialled) {
         holder.round_trip = dialled->round_trip;
       } else {

@@ -1,15 +1,14 @@
 #include "cli/local/reach.hpp"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
+#include <utility>
 
 #include "agent/service/own_port.hpp"
+#include "transport/bulk/interface_addresses.hpp"
 
 namespace atl {
 namespace {
@@ -43,23 +42,8 @@ std::string reach_text(const Address& advertised, std::span<const std::string> o
 
 std::vector<std::string> own_addresses() {
   std::vector<std::string> found;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    return found;
-  }
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  for (const ifaddrs* item = list; item != nullptr; item = item->ifa_next) {
-    if (item->ifa_addr == nullptr || (item->ifa_flags & IFF_UP) == 0) {
-      continue;
-    }
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    const int family = item->ifa_addr->sa_family;
-    const void* bytes = family == AF_INET    ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(item->ifa_addr)->sin_addr)
-                        : family == AF_INET6 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(item->ifa_addr)->sin6_addr)
-                                             : nullptr;
-    if (bytes != nullptr && ::inet_ntop(family, bytes, text.data(), text.size()) != nullptr) {
-      found.emplace_back(text.data());
-    }
+  for (InterfaceAddress& address : interface_addresses()) {
+    found.push_back(std::move(address.host));
   }
   return found;
 }

@@ -17,6 +17,7 @@
 #include "cli/models/ensemble_folder.hpp"
 #include "cli/views/parts/document.hpp"
 #include "cli/views/parts/printable.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/output_file.hpp"
@@ -90,8 +91,11 @@ Status fetch_blob(BulkLink& link, BlobFetch& blob, const Interrupt& interrupt, c
 std::vector<Member> members_at(const nlohmann::json& document, const std::string& key) {
   std::vector<Member> members;
   for (const nlohmann::json& member : list_at(document, key.c_str())) {
-    members.push_back(
-        {IslandId(text_at(member, "id")), text_at(member, "name"), text_at(member, "public_key"), text_at(member, "bulk_address")});
+    std::vector<std::string> addresses = {text_at(member, "bulk_address")};
+    for (const nlohmann::json& address : list_at(member, "addresses")) {
+      addresses.push_back(address.is_string() ? address.get<std::string>() : "");
+    }
+    members.push_back({IslandId(text_at(member, "id")), text_at(member, "name"), text_at(member, "public_key"), address_text(addresses)});
   }
   return members;
 }

@@ -12,6 +12,7 @@
 #include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_notes.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace atl::coordinator {
@@ -189,7 +190,12 @@ json way_text(const std::optional<Way>& way) { return way ? json(to_string(*way)
 json paths_document(const std::vector<PathView>& paths) {
   json list = json::array();
   for (const PathView& path : paths) {
-    json row = {{"from", path.from}, {"passes", path.passes}, {"why", path.why}, {"way", way_text(path.way)}, {"measured", nullptr}};
+    json row = {{"from", path.from},
+                {"passes", path.passes},
+                {"why", path.why},
+                {"way", way_text(path.way)},
+                {"address", path.way ? text_or_null(path.way->address) : json()},
+                {"measured", nullptr}};
     if (path.measured) {
       row["measured"] = {
           {"measurement", path.measured->measurement},
@@ -543,7 +549,8 @@ Result<json> Requests::islands(TimePoint now) {
                                       {"reason", std::move(reason)},
                                       {"run", std::move(run_id)},
                                       {"run_name", run_name},
-                                      {"address", text_or_null(view.bulk_address)},
+                                      {"address", text_or_null(first_address(view.bulk_address))},
+                                      {"addresses", addresses_in(view.bulk_address)},
                                       {"seen_host", text_or_null(view.seen_host)},
                                       {"platform", view.platform},
                                       {"version", view.version},

@@ -7,6 +7,7 @@
 #include "coordinator/api/run_facts.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/name.hpp"
 #include "transport/base/random_number.hpp"
@@ -36,7 +37,11 @@ std::string in_quotes(std::string_view text) { return "'" + std::string(text.sub
 
 // Where a reader finds an island.
 json address_of(const Member& island) {
-  return {{"id", island.island.text}, {"name", island.name}, {"public_key", island.public_key}, {"bulk_address", island.bulk_address}};
+  return {{"id", island.island.text},
+          {"name", island.name},
+          {"public_key", island.public_key},
+          {"bulk_address", first_address(island.bulk_address)},
+          {"addresses", addresses_in(island.bulk_address)}};
 }
 
 // The one thing that `which` fits: its id, its name, or a prefix of its id. `things` yields (id, name).

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coordinator/core/core_state.hpp"
+#include "transport/base/address.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -131,6 +132,7 @@ void DataPaths::hear(const IslandId& island, const Ways& message) {
   for (PeerWay said : message.peers) {
     if (said.peer != island && islands_.alive(said.peer)) {
       said.way.relay = bounded(said.way.relay, 64);
+      said.way.address = parse_address(said.way.address) ? bounded(said.way.address, kMostAddressBytes) : std::string();
       note_way(island, said.peer, said.way);
       ways.insert_or_assign(said.peer, std::move(said.way));
     }
@@ -142,7 +144,11 @@ void DataPaths::hear(const IslandId& island, const Ways& message) {
 void DataPaths::note_way(const IslandId& island, const IslandId& peer, const Way& way) {
   const auto as_before = [&](const std::optional<Way>& other) { return other && to_string(*other) == to_string(way); };
   const std::optional<Way> before = paths_.way(island, peer);
-  if (as_before(before) || as_before(paths_.way(peer, island)) || (way.is_direct() && before.value_or(Way()).is_direct())) {
+  if (way.is_direct() && before.value_or(Way()).is_direct()) {
+    note_address(island, peer, way.address);
+    return;
+  }
+  if (as_before(before) || as_before(paths_.way(peer, island))) {
     return;
   }
   const std::string why = way.relay.empty() ? "" : text_of(way.not_punched, islands_.name_of(island), islands_.name_of(peer));
@@ -154,6 +160,17 @@ void DataPaths::note_way(const IslandId& island, const IslandId& peer, const Way
              : way.is_direct() ? "directly"
                                : "over " + to_string(way)) +
             (why.empty() ? "" : "; no hole is punched: " + why));
+}
+
+// Another of the peer's addresses is the best now. Of a way that the peer alone dials no address is known.
+void DataPaths::note_address(const IslandId& island, const IslandId& peer, const std::string& address) {
+  const std::string before = paths_.last_address(island, peer);
+  if (before.empty() || address.empty() || before == address) {
+    return;
+  }
+  const Run* run = common_run(island, peer);
+  event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_address",
+        "island " + islands_.name_of(island) + " reaches island " + islands_.name_of(peer) + " at " + address + ", no longer at " + before);
 }
 
 std::vector<IndirectView> DataPaths::indirect_views(const Run& run) const {

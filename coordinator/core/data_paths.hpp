@@ -58,6 +58,7 @@ class DataPaths : protected Services {
 
  private:
   void note_way(const IslandId& island, const IslandId& peer, const Way& way);
+  void note_address(const IslandId& island, const IslandId& peer, const std::string& address);
   // What can be done that data pass between two islands, for people.
   [[nodiscard]] std::string remedy_for(const IslandId& a, const IslandId& b) const;
   void note_available(const IslandId& reader, const IslandId& from, const Availability& available);

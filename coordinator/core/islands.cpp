@@ -16,6 +16,34 @@ std::uint64_t milliseconds_of(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
+// Whole addresses: half of one would make what is sent on to others unreadable.
+std::string said_addresses(const Hello& hello) {
+  std::vector<std::string> said = addresses_in(hello.bulk_address);
+  if (!said.empty()) {
+    said.front() = bounded(said.front(), 256);
+  }
+  return address_text(said);
+}
+
+// With the host that its connection comes from: the router's, of an island behind one that passes the port on; else nobody answers there.
+std::string with_seen(const std::string& said, const std::string& host) {
+  const Result<Address> first = parse_address(first_address(said));
+  std::vector<std::string> all = addresses_in(said);
+  if (!first || first->port == 0 || first->is_loopback()) {
+    return said;
+  }
+  const Address seen{host, first->port};
+  const auto is_there = [&](const std::string& one) {
+    const Result<Address> address = parse_address(one);
+    return address && address->host == host;
+  };
+  if (!parse_address(to_string(seen)) || seen.is_loopback() || std::ranges::any_of(all, is_there)) {
+    return said;
+  }
+  all.push_back(to_string(seen));
+  return address_text(all);
+}
+
 }  // namespace
 
 void Islands::recover(std::vector<IslandRecord> known, std::map<IslandId, std::string> former_names, TimePoint now) {
@@ -122,7 +150,7 @@ std::optional<Arrival> Islands::greet(const IslandId& id, std::uint64_t boot, co
     }
     return std::nullopt;
   }
-  const bool changes = !island.greeted || boot != island.boot || bounded(hello.bulk_address, 256) != island.record.bulk_address;
+  const bool changes = !island.greeted || boot != island.boot || said_addresses(hello) != island.record.bulk_address;
   if (changes && !may_change(island, out)) {
     return std::nullopt;
   }
@@ -147,7 +175,7 @@ bool Islands::may_change(Island& island, Outbox& out) const {
 }
 
 std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const Hello& hello, Outbox& out) {
-  const std::string address = bounded(hello.bulk_address, 256);
+  const std::string address = said_addresses(hello);
   const bool moved = !island.record.bulk_address.empty() && island.record.bulk_address != address;
   const bool fresh = !island.greeted || boot != island.boot;
   const Arrival arrival{boot != island.boot, moved, !fresh};
@@ -173,7 +201,8 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
                    milliseconds_of(settings_.stall_after), settings_.generation});
   if (moved) {
     out.event({}, island.record.id, "info", "island_moved",
-              "island " + island.record.name + " is reached at " + address + ", no longer at " + island.record.bulk_address);
+              "island " + island.record.name + " is reached at " + addresses_for_people(address) + ", no longer at " +
+                  addresses_for_people(island.record.bulk_address));
   }
   if (!fresh && !moved) {
     return std::nullopt;
@@ -206,7 +235,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
                        hello.copies.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.copies.size(), 256)));
   island.place = bounded(hello.place, 256);
   IslandRecord& value = island.record;
-  value.bulk_address = bounded(hello.bulk_address, 256);
+  value.bulk_address = said_addresses(hello);
   value.version = bounded(hello.version, 64);
   value.platform = bounded(hello.platform, 256);
   value.data_sets.assign(hello.data_sets.begin(),
@@ -437,7 +466,7 @@ void Islands::see(const IslandId& id, const std::string& host) {
 
 std::string Islands::opening_for(const IslandId& id, const IslandId& other) const {
   const Island* island = find(id);
-  const std::string said = island == nullptr ? "" : island->record.bulk_address;
+  const std::string said = island == nullptr ? "" : first_address(island->record.bulk_address);
   const Result<Address> address = parse_address(said);
   const std::string open = "open " + said + " of " + name_of(id) + " for " + name_of(other);
   if (!address) {
@@ -468,7 +497,7 @@ Member Islands::member_of(const IslandId& id) const {
   if (island == nullptr) {
     return Member{id, name_of(id), "", ""};
   }
-  return Member{id, island->record.name, island->record.public_key, island->record.bulk_address};
+  return Member{id, island->record.name, island->record.public_key, with_seen(island->record.bulk_address, island->seen_host)};
 }
 
 std::vector<Member> Islands::members_of(const std::vector<IslandId>& ids) const {

@@ -49,6 +49,7 @@ void Paths::forgive(const IslandId& island, TimePoint now) {
   const auto is_end = [&](const auto& ends) { return ends.first == island || ends.second == island; };
   std::erase_if(passed_, [&](const auto& path) { return is_end(path.first); });
   std::erase_if(measured_, [&](const auto& path) { return is_end(path.first); });
+  std::erase_if(addresses_, [&](const auto& known) { return is_end(known.first); });
   ways_.erase(island);
   for (auto& [other, ways] : ways_) {
     ways.erase(island);
@@ -90,6 +91,20 @@ std::map<IslandId, std::string> Paths::into(const IslandId& reader, TimePoint no
     }
   }
   return found;
+}
+
+void Paths::goes(const IslandId& island, WaysOfIsland ways) {
+  for (const auto& [peer, way] : ways) {
+    if (!way.address.empty()) {
+      addresses_[{island, peer}] = way.address;
+    }
+  }
+  ways_[island] = std::move(ways);
+}
+
+std::string Paths::last_address(const IslandId& island, const IslandId& peer) const {
+  const auto found = addresses_.find({island, peer});
+  return found == addresses_.end() ? "" : found->second;
 }
 
 const Paths::WaysOfIsland& Paths::ways_of(const IslandId& island) const {

@@ -39,10 +39,12 @@ class Paths {
   [[nodiscard]] bool passed_since(const IslandId& reader, const IslandId& from, TimePoint since) const;
   // To whom an island is connected, and how. Those of now take the place of those before.
   using WaysOfIsland = std::map<IslandId, Way>;
-  void goes(const IslandId& island, WaysOfIsland ways) { ways_[island] = std::move(ways); }
+  void goes(const IslandId& island, WaysOfIsland ways);
   [[nodiscard]] const WaysOfIsland& ways_of(const IslandId& island) const;
   // Nothing: it is not connected, as far as is known.
   [[nodiscard]] std::optional<Way> way(const IslandId& island, const IslandId& peer) const;
+  // At which of the peer's addresses the island reached it last, also before a break; empty: it never dialled it.
+  [[nodiscard]] std::string last_address(const IslandId& island, const IslandId& peer) const;
   void measured(const IslandId& reader, const IslandId& from, const MeasuredPath& path) { measured_[{reader, from}] = path; }
   // It was lost, or is another process: what was found of its paths may have been its own doing.
   void forgive(const IslandId& island, TimePoint now);
@@ -75,6 +77,7 @@ class Paths {
   std::map<std::pair<IslandId, IslandId>, TimePoint> passed_;  // reader, from
   std::map<std::pair<IslandId, IslandId>, MeasuredPath> measured_;
   std::map<IslandId, WaysOfIsland> ways_;
+  std::map<std::pair<IslandId, IslandId>, std::string> addresses_;  // island, peer
 };
 
 // Of a way that is not punched though it could be: why, as `island` says of `peer`, by their names. Empty: nobody tried.

@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "coordinator/core/network.hpp"
 #include "coordinator/ledger/admission.hpp"
 #include "coordinator/ledger/durable_file.hpp"
 #include "coordinator/ledger/ledger.hpp"
 #include "transport/base/address.hpp"
+#include "transport/bulk/interface_addresses.hpp"
 #include "transport/identity/identity.hpp"
-#include "transport/identity/own_address.hpp"
 
 namespace atl::coordinator {
 namespace {
@@ -50,7 +49,7 @@ std::string advertised_for(const std::string& bind) {
     return bind;  // check_settings says what is wrong with it
   }
   if (address->host == "*" || address->host == "0.0.0.0" || address->host == "::") {
-    address->host = first_address().value_or("127.0.0.1");
+    address->host = first_host(interface_addresses()).value_or("127.0.0.1");
   }
   return to_string(*address);
 }

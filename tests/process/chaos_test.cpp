@@ -33,7 +33,7 @@ struct World {
   std::map<std::string, std::string> environment;  // of every agent
   std::vector<std::string> options;                // of every agent
   std::string run_file;
-  double rounds_a_second = 1.5;  // under chaos, about
+  double rounds_a_second = 1.2;  // under chaos, about
   bool in_step = true;           // every round has all steps of an island to which nothing happens, and ends at the same step of each
 };
 
@@ -70,7 +70,7 @@ class Chaos {
   Chaos(Cluster& cluster, World world, std::chrono::seconds duration, std::uint64_t seed)
       : cluster_(cluster),
         world_(std::move(world)),
-        last_cut_(30 + static_cast<std::uint64_t>(static_cast<double>(duration.count()) * world_.rounds_a_second)),
+        last_cut_(15 + static_cast<std::uint64_t>(static_cast<double>(duration.count()) * world_.rounds_a_second)),
         rng_(seed, atl::stream_of("chaos")) {
     survivor_ = std::string(1, static_cast<char>('a' + rng_.below(4)));
     told("nothing happens to " + survivor_);
@@ -222,7 +222,8 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
 
   // Left alone: everybody comes back, and rounds go on with all five. Links are cut on as the islands come to the rounds for that: one
   // that is cut off while the run is being paused is not waited for. One that was killed a moment ago may still count in the round that it
-  // had contributed to, so it takes three such rounds, with no cut since the first.
+  // had contributed to, so it takes three such rounds, with no cut since the first. An island whose link came and went is let in again once
+  // that was steady for a while, for up to eight minutes in the end, and may have some of its cuts before it still.
   std::uint64_t from = std::max(cluster.round_of(run), chaos.last_cut());
   std::size_t cuts = chaos.cuts();
   const auto everybody = [&] {
@@ -238,7 +239,7 @@ Outcome chaos(const World& world, std::chrono::seconds duration) {
     }
     return whole >= 3;
   };
-  const bool healed = Cluster::eventually(everybody, std::chrono::seconds(300) + duration);
+  const bool healed = Cluster::eventually(everybody, std::chrono::seconds(300) + 3 * duration);
   INFO(cluster.run({"status", run}).out << cluster.logs().substr(0, 200'000));
   REQUIRE(healed);
   pause(cluster, run);

@@ -40,6 +40,28 @@ TEST_CASE("every kind of message comes back equal") {
   CHECK(kinds.size() == std::variant_size_v<Message>);
 }
 
+TEST_CASE("an island's other addresses are few, and each is one, or the message is garbage") {
+  const auto passes = [](const std::string& addresses) {
+    Hello hello;
+    hello.bulk_address = addresses;
+    const Result<Message> back = decode(encode(hello).value());
+    return back && std::get<Hello>(*back).bulk_address == addresses;
+  };
+  CHECK(passes("tcp://a:1"));
+  CHECK(passes("tcp://a:1 tcp://[2001:db8::1]:2 tcp://192.168.1.7:3"));
+  CHECK_FALSE(passes("tcp://a:1 nonsense"));
+  CHECK_FALSE(passes("tcp://a:1 tcp://a:*"));
+  CHECK_FALSE(passes("tcp://a:1 tcp://" + std::string(200, 'b') + ":2"));
+  std::string many = "tcp://a:1";
+  for (int i = 2; i <= 8; ++i) {
+    many += " tcp://a:" + std::to_string(i);
+  }
+  CHECK(passes(many));
+  Hello more;
+  more.bulk_address = many + " tcp://a:9";
+  CHECK(std::get<Hello>(decode(encode(more).value()).value()).bulk_address == many);  // what is too much is not said
+}
+
 TEST_CASE("messages with every field at its default come back equal") {
   CHECK(there_and_back(Hello{}) == Message(Hello{}));
   CHECK(there_and_back(Invite{}) == Message(Invite{}));

@@ -99,4 +99,38 @@ Result<Address> parse_address(std::string_view text) {
   return address;
 }
 
+std::vector<std::string> addresses_in(std::string_view text) {
+  std::vector<std::string> addresses;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) {
+      addresses.emplace_back(text.substr(0, end));
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return addresses;
+}
+
+std::string address_text(std::span<const std::string> addresses) {
+  std::vector<std::string> kept;
+  std::string text;
+  for (const std::string& address : addresses) {
+    if (kept.size() < kMostAddresses && !address.empty() && std::ranges::find(kept, address) == kept.end()) {
+      text += (kept.empty() ? "" : " ") + address;
+      kept.push_back(address);
+    }
+  }
+  return text;
+}
+
+std::string addresses_for_people(std::string_view text) {
+  std::string list;
+  for (const std::string& address : addresses_in(text)) {
+    list += (list.empty() ? "" : ", ") + address;
+  }
+  return list;
+}
+
+std::string first_address(std::string_view text) { return std::string(text.substr(0, text.find(' '))); }
+
 }  // namespace atl

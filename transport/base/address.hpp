@@ -2,9 +2,12 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "transport/base/result.hpp"
 
@@ -25,5 +28,18 @@ struct Address {
 std::string to_string(const Address& address);
 // Reads "tcp://host:port" or "host:port". Errors: invalid_argument saying what is expected.
 Result<Address> parse_address(std::string_view text);
+
+// An island may be reached at several addresses. Where a text says where it is, it holds them all, separated by single spaces, the one that
+// its owner named first, or was found first, in front; one address is a text of one. What comes from outside is bounded by these two.
+inline constexpr std::size_t kMostAddresses = 8;
+inline constexpr std::size_t kMostAddressBytes = 128;  // of each after the first
+
+std::vector<std::string> addresses_in(std::string_view text);
+// One text of those, each once, the first kMostAddresses of them.
+std::string address_text(std::span<const std::string> addresses);
+// For a person: "tcp://192.168.1.7:4401, tcp://203.0.113.7:4401".
+std::string addresses_for_people(std::string_view text);
+// The first of them; empty of none.
+std::string first_address(std::string_view text);
 
 }  // namespace atl

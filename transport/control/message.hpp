@@ -41,7 +41,7 @@ struct Member {
   IslandId island;
   std::string name;          // chosen by its owner; unique within a coordinator
   std::string public_key;    // Curve25519, 40 characters Z85
-  std::string bulk_address;  // "tcp://host:port"
+  std::string bulk_address;  // "tcp://host:port", or several of them (transport/base/address.hpp)
   friend bool operator==(const Member&, const Member&) = default;
 };
 
@@ -501,7 +501,7 @@ struct Serve {
   std::string reader_key;
   Round round;
   bool allowed = true;              // false: no longer, whatever the round
-  std::string reader_address = {};  // of a joiner, "tcp://host:port": dial it, for it may not reach you; empty: the reader dials
+  std::string reader_address = {};  // of a joiner, as Member's: dial it, for it may not reach you; empty: the reader dials
   friend bool operator==(const Serve&, const Serve&) = default;
 };
 

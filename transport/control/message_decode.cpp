@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "transport/base/address.hpp"
 #include "transport/base/name.hpp"
 #include "transport/base/plain_text.hpp"
 #include "transport/control/message.hpp"
@@ -158,7 +159,7 @@ class Decoder {
         return get(*e.body_as_CatchUp());
       case Body::Serve:
         return Serve{run(e.body_as_Serve()->run()), name(e.body_as_Serve()->reader_key()), round(e.body_as_Serve()->round()),
-                     e.body_as_Serve()->allowed(), name(e.body_as_Serve()->reader_address())};
+                     e.body_as_Serve()->allowed(), addresses(e.body_as_Serve()->reader_address(), e.body_as_Serve()->other_addresses())};
       case Body::Assignment:
         return get(*e.body_as_Assignment());
       case Body::Release:
@@ -369,8 +370,26 @@ class Decoder {
   }
   std::vector<Member> members(const flatbuffers::Vector<flatbuffers::Offset<wire::Member>>* items) {
     return list(items, [this](const wire::Member* m) {
-      return Member{island(m->island()), name(m->name()), name(m->public_key()), name(m->bulk_address())};
+      return Member{island(m->island()), name(m->name()), name(m->public_key()), addresses(m->bulk_address(), m->other_addresses())};
     });
+  }
+  // As one text, which is taken apart again where it is sent on: so the first has no space, and each other one is an address.
+  std::string addresses(const flatbuffers::String* first, const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* others) {
+    std::string text = name(first);
+    if (text.find(' ') != std::string::npos || (others != nullptr && others->size() >= kMostAddresses) ||
+        (text.empty() && others != nullptr && others->size() > 0)) {
+      fail("an impossible list of addresses");
+      return {};
+    }
+    for (const std::string& other : list(others, [this](const flatbuffers::String* one) { return name(one); })) {
+      if (const Result<Address> address = parse_address(other);
+          other.size() > kMostAddressBytes || other.find(' ') != std::string::npos || !address || address->port == 0) {
+        fail("an impossible address");
+        return {};
+      }
+      text += " " + other;
+    }
+    return text;
   }
 
   PlaceCouples couples(const flatbuffers::Vector<std::uint32_t>* items, const flatbuffers::Vector<flatbuffers::Offset<wire::Member>>* of) {
@@ -455,7 +474,7 @@ class Decoder {
                  name(m.version()),
                  name(m.name()),
                  m.boot(),
-                 name(m.bulk_address()),
+                 addresses(m.bulk_address(), m.other_addresses()),
                  name(m.platform()),
                  list(m.data_sets(), [this](const flatbuffers::String* set) { return name(set); }),
                  list(m.runs(), [this](const wire::HeldRun* held) { return get(*held); }),
@@ -542,7 +561,7 @@ class Decoder {
   }
   Ways get(const wire::Ways& m) {
     return Ways{list(m.peers(), [this](const wire::PeerWay* way) {
-      return PeerWay{island(way->peer()), {name(way->relay()), way->punched(), not_punched(way->not_punched())}};
+      return PeerWay{island(way->peer()), {name(way->relay()), way->punched(), not_punched(way->not_punched()), name(way->address())}};
     })};
   }
   Copied get(const wire::Copied& m) {

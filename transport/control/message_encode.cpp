@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "transport/base/address.hpp"
 #include "transport/base/plain_text.hpp"
 #include "transport/control/message.hpp"
 
@@ -173,10 +174,18 @@ class Encoder {
   Offset<wire::Error> put(const Error& error) { return wire::CreateError(builder_, code(error.code), text(error.why)); }
   Offset<wire::Error> put(const std::optional<Error>& error) { return error ? put(*error) : Offset<wire::Error>(); }
 
+  // Of a text with several addresses the first is where it always was, for receivers that know no others.
+  ListOffset<TextOffset> other_addresses(const std::string& text) {
+    std::vector<std::string> others = addresses_in(text);
+    others.erase(others.begin(), others.begin() + (others.empty() ? 0 : 1));
+    others.resize(std::min(others.size(), kMostAddresses - 1));
+    return list(others, "the list of addresses", [this](const std::string& other) { return name(other, "an address"); });
+  }
+
   // parts
   Offset<wire::Member> put(const Member& m) {
     return wire::CreateMember(builder_, name(m.island), name(m.name, "a member's name"), name(m.public_key, "a member's key"),
-                              name(m.bulk_address, "a member's bulk address"));
+                              name(first_address(m.bulk_address), "a member's bulk address"), other_addresses(m.bulk_address));
   }
   Offset<wire::HeldRun> put(const HeldRun& held) {
     const auto checkpoints = list(held.checkpoints, "the list of checkpoints", [this](const HeldCheckpoint& checkpoint) {
@@ -232,9 +241,9 @@ class Encoder {
     const auto copies =
         list(m.copies, "the list of places for copies", [this](const std::string& place) { return name(place, "a place"); });
     return wire::CreateHello(builder_, name(m.version, "the version"), name(m.name, "the island's name"), m.boot,
-                             name(m.bulk_address, "the bulk address"), name(m.platform, "the platform"), data_sets, runs, m.codec_version,
-                             m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(), m.link_memory_bytes,
-                             copies, name(m.place, "the place of its state"));
+                             name(first_address(m.bulk_address), "the bulk address"), name(m.platform, "the platform"), data_sets, runs,
+                             m.codec_version, m.uplink_bits_per_second, text(m.kernels), trainers, GenerationField(m.generation).get(),
+                             m.link_memory_bytes, copies, name(m.place, "the place of its state"), other_addresses(m.bulk_address));
   }
   Offset<wire::Heartbeat> put(const Heartbeat& m) {
     return wire::CreateHeartbeat(builder_, m.boot,
@@ -304,7 +313,8 @@ class Encoder {
   Offset<wire::Ways> put(const Ways& m) {
     return wire::CreateWays(builder_, list(m.peers, "the list of ways", [this](const PeerWay& way) {
                               return wire::CreatePeerWay(builder_, name(way.peer), name(way.way.relay, "a way's relay"), way.way.punched,
-                                                         static_cast<wire::NotPunched>(way.way.not_punched));
+                                                         static_cast<wire::NotPunched>(way.way.not_punched),
+                                                         name(way.way.address, "a way's address"));
                             }));
   }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
@@ -361,7 +371,7 @@ class Encoder {
   }
   Offset<wire::Serve> put(const Serve& m) {
     return wire::CreateServe(builder_, name(m.run), name(m.reader_key, "the reader's key"), m.round.value, m.allowed,
-                             name(m.reader_address, "the reader's address"));
+                             name(first_address(m.reader_address), "the reader's address"), other_addresses(m.reader_address));
   }
   Offset<wire::Cut> put(const Cut& m) { return wire::CreateCut(builder_, name(m.run), m.epoch.value, m.round.value); }
   Offset<wire::Neighbours> put(const Neighbours& m) {

@@ -20,6 +20,7 @@ struct Way {
   std::string relay;     // its name; empty: none
   bool punched = false;  // neither: directly
   NotPunched not_punched = NotPunched::not_tried;
+  std::string address = {};  // directly: that of the peer's that this side dialled, "tcp://host:port"; empty: the peer dialled
   [[nodiscard]] bool is_direct() const { return relay.empty() && !punched; }
   friend bool operator==(const Way&, const Way&) = default;
 };

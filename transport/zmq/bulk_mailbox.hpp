@@ -22,7 +22,7 @@ namespace atl {
 struct BulkPeer {
   IslandId island;
   Key key{};
-  std::string address;  // empty: not dialled
+  std::string address;  // one or several (transport/base/address.hpp); empty: not dialled
   friend bool operator==(const BulkPeer&, const BulkPeer&) = default;
 };
 

@@ -15,8 +15,6 @@
 namespace atl {
 namespace {
 
-constexpr std::size_t kMostAddresses = 8;
-
 bool is_number(const std::string& host) {
   in_addr four{};
   return host.find(':') != std::string::npos || ::inet_pton(AF_INET, host.c_str(), &four) == 1;

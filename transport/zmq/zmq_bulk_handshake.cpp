@@ -46,6 +46,10 @@ void ZmqBulkIo::on_hello(const Route& route, Dealer* dealer, const ZmqMessage& m
     return;
   }
   const auto admitted = admitted_.find(*claimed);
+  if (dealer == nullptr && is_barred(message.source())) {
+    log_rarely("bulk link: a connection came over an interface that this island's owner bars (--never-over), and was not answered");
+    return;
+  }
   if (dealer != nullptr && (admitted == admitted_.end() || admitted->second != dealer->peer)) {
     log_rarely("bulk link: another than island " + dealer->peer.text + " came from the relay in its place, and was not answered");
     return;
@@ -113,7 +117,8 @@ void ZmqBulkIo::on_welcome(Dealer& dealer, const ZmqMessage& message) {
     return;
   }
   if (!keys) {
-    log_rarely("bulk link: island " + dealer.peer.text + " at " + peers_.at(dealer.peer).who.address + ": " + keys.error().why);
+    log_rarely("bulk link: island " + dealer.peer.text + " at " + (dealer.address.empty() ? "a relay" : dealer.address) + ": " +
+               keys.error().why);
     return;  // said again when the patience is over
   }
   dealer.handshake.reset();
@@ -128,6 +133,14 @@ void ZmqBulkIo::on_welcome(Dealer& dealer, const ZmqMessage& message) {
   session.source = message.source();
   session.keys = *keys;
   dealer.session = add_session(std::move(session));
+  if (dealer.scout) {
+    return note_answer(peers_.at(dealer.peer), dealer);
+  }
+  use_session(dealer);
+}
+
+// Says so to the peer by the first sealed frame.
+void ZmqBulkIo::use_session(const Dealer& dealer) {
   Session& added = sessions_.at(dealer.session);
   send_ping(added, kPing, static_cast<std::uint64_t>(now().time_since_epoch().count()));
   if (const auto still = sessions_.find(dealer.session); still != sessions_.end()) {

@@ -28,7 +28,7 @@ bool only_dialled_or_not(const BulkPeer& before, const BulkPeer& now) {
 void set_option(void* socket, int option, int value) { zmq_setsockopt(socket, option, &value, sizeof value); }
 
 ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store,
-                     std::shared_ptr<BulkMailbox> mailbox, void* context, void* router, std::optional<AcceptGate> gate)
+                     std::shared_ptr<BulkMailbox> mailbox, void* context, void* router, std::uint16_t port, std::optional<AcceptGate> gate)
     : settings_(std::move(settings)),
       identity_(identity),
       store_(std::move(store)),
@@ -36,6 +36,8 @@ ZmqBulkIo::ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std
       context_(context),
       router_(router),
       gate_(std::move(gate)),
+      own_(interface_addresses()),
+      own_port_(port),
       rng_(static_cast<std::uint64_t>(now().time_since_epoch().count()), stream_of(settings_.island.text)) {
   looked_at_ = now();
   set_uplink(0);
@@ -91,6 +93,9 @@ void ZmqBulkIo::run() {
     }
     if (gate_) {
       gate_->pump(now());
+    }
+    if (may_choose_) {
+      choose_where_due();
     }
     if ((items.front().revents & ZMQ_POLLIN) != 0) {
       mailbox_->to_io.drain();
@@ -172,7 +177,8 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
   std::vector<IslandId> gone;
   for (const auto& [island, peer] : peers_) {
     const auto kept = named.find(island);
-    if (kept == named.end() || (kept->second != peer.who && !only_dialled_or_not(peer.who, kept->second))) {
+    if (kept == named.end() || (kept->second != peer.who && !only_dialled_or_not(peer.who, kept->second) &&
+                                !(kept->second.key == peer.who.key && keeps_address(peer, kept->second.address)))) {
       gone.push_back(island);
     }
   }
@@ -190,13 +196,7 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
     }
     admitted_[who.key] = island;
     peer.who = std::move(who);
-    if (peer.who.address.empty()) {
-      close_dealers(peer, 0, 0);
-    } else {
-      for (unsigned i = 0; i < settings_.streams; ++i) {
-        add_dealer(island, peer, 0);
-      }
-    }
+    set_addresses(island, peer);
     mailbox_->update(island, [](PeerTraffic&) {});
   }
   for (const Route& route : std::exchange(not_admitted_, {})) {
@@ -204,10 +204,12 @@ void ZmqBulkIo::set_peers(std::vector<BulkPeer> peers) {
   }
 }
 
-void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer, unsigned way) {
+void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer, unsigned way, const std::string& address, bool scout) {
   auto dealer = std::make_unique<Dealer>();
   dealer->peer = island;
   dealer->way = way;
+  dealer->address = address;
+  dealer->scout = scout;
   dealer->accepts = way > 0 && accepts_from(island);
   dealer->socket = make_dealer_socket(*dealer);
   dealer->hello_again = TimePoint::max();
@@ -215,18 +217,21 @@ void ZmqBulkIo::add_dealer(const IslandId& island, Peer& peer, unsigned way) {
   peer.dealers.push_back(std::move(dealer));
 }
 
-// What the peer asks for over connections that it dialled goes on.
 void ZmqBulkIo::close_dealers(Peer& peer, unsigned from_way, unsigned to_way) {
-  const auto is_one = [&](const auto& dealer) { return dealer->way >= from_way && dealer->way <= to_way; };
+  close_dealers(peer, [=](const Dealer& dealer) { return dealer.way >= from_way && dealer.way <= to_way; });
+}
+
+// What the peer asks for over connections that it dialled goes on.
+void ZmqBulkIo::close_dealers(Peer& peer, const std::function<bool(const Dealer&)>& is_one) {
   for (const auto& dealer : peer.dealers) {
-    if (is_one(dealer)) {
+    if (is_one(*dealer)) {
       if (dealer->session != 0) {
         end_session(dealer->session, "it is not dialled any more");
       }
       close_dealer(*dealer);
     }
   }
-  std::erase_if(peer.dealers, is_one);
+  std::erase_if(peer.dealers, [&](const auto& dealer) { return is_one(*dealer); });
 }
 
 void ZmqBulkIo::remove_peer(const IslandId& island) {
@@ -331,7 +336,7 @@ ZmqBulkIo::Session* ZmqBulkIo::session_of(const IslandId& island, std::uint64_t 
 // Null where the process has no descriptors left: said, and tried again (tick).
 void* ZmqBulkIo::make_dealer_socket(Dealer& dealer) {
   if (dealer.way == 0) {
-    return make_dealer_socket(peers_.at(dealer.peer).who.address, false);
+    return make_dealer_socket(dealer.address, dealer.scout ? Towards::scouted : Towards::peer);
   }
   const auto& [relay, punches] = places_.at(dealer.way - 1);
   dealer.pass = relay.pass;
@@ -343,10 +348,10 @@ void* ZmqBulkIo::make_dealer_socket(Dealer& dealer) {
     return nullptr;
   }
   dealer.tunnel = *std::move(tunnel);
-  return make_dealer_socket(dealer.tunnel->endpoint(), true);
+  return make_dealer_socket(dealer.tunnel->endpoint(), Towards::relay);
 }
 
-void* ZmqBulkIo::make_dealer_socket(const std::string& address, bool relayed) {
+void* ZmqBulkIo::make_dealer_socket(const std::string& address, Towards towards) {
   void* socket = zmq_socket(context_, ZMQ_DEALER);
   if (socket == nullptr) {
     log_rarely("bulk link: " + address + " is not dialled for now: " + zmq_strerror(zmq_errno()) + "; this process may have " +
@@ -356,9 +361,10 @@ void* ZmqBulkIo::make_dealer_socket(const std::string& address, bool relayed) {
   configure_bulk_socket(socket, settings_);
   set_option(socket, ZMQ_IMMEDIATE, 1);     // nothing is kept for a connection that is not there
   set_option(socket, ZMQ_PROBE_ROUTER, 1);  // tells the other side of every new connection
-  set_option(socket, ZMQ_RECONNECT_IVL, 200);
+  // ZeroMQ counts a connection to a program that speaks something else as one that was there: it begins with the shortest time again.
+  set_option(socket, ZMQ_RECONNECT_IVL, towards == Towards::scouted ? 3'000 : 200);
   set_option(socket, ZMQ_RECONNECT_IVL_MAX, 10'000);
-  if (relayed) {
+  if (towards == Towards::relay) {
     set_option(socket, ZMQ_HANDSHAKE_IVL, 0);  // it begins once the peer has come to the relay
   }
   if (zmq_connect(socket, address.c_str()) != 0) {
@@ -433,7 +439,8 @@ void ZmqBulkIo::read_dealer(Dealer& dealer) {
       if (dealer.session != 0) {
         end_session(dealer.session, "the peer began a new session");
       }
-      if (!dealer.handshake || now() - dealer.hello_sent > kHelloPatience / 10) {
+      const bool barred = dealer.way == 0 && is_barred(parts.front().source());
+      if (!barred && (!dealer.handshake || now() - dealer.hello_sent > kHelloPatience / 10)) {
         say_hello(dealer);
       }
     } else if (first[0] == kWelcome) {
@@ -488,17 +495,18 @@ void ZmqBulkIo::look_at_streams(TimePoint present) {
 
 void ZmqBulkIo::add_streams(const IslandId& island, Peer& peer) {
   const unsigned way = way_of(peer);
-  const auto of_way = [&](const auto& dealer) { return dealer->way == way; };
+  const auto of_way = [&](const auto& dealer) { return dealer->way == way && !dealer->scout; };
   const bool established = std::ranges::all_of(peer.dealers, [&](const auto& dealer) { return !of_way(dealer) || dealer->session != 0; });
-  const bool may_dial = established && (way > 0 ? !accepts_from(island) : !peer.who.address.empty());
+  const bool may_dial = established && (way > 0 ? !accepts_from(island) : !peer.choice.chosen.empty());
   auto dealers = static_cast<std::size_t>(std::ranges::count_if(peer.dealers, of_way));
   for (std::size_t there = peer.far ? dialled(peer) : peer.best.size(); may_dial && there < peer.streams.count() && dealers < kMostStreams;
        ++there, ++dealers) {
-    add_dealer(island, peer, way);
+    add_dealer(island, peer, way, way > 0 ? "" : peer.choice.chosen);
   }
 }
 
 void ZmqBulkIo::tick(TimePoint present) {
+  look_at_addresses(present);
   look_at_ways(present);
   look_at_streams(present);
   std::vector<std::uint64_t> dead;

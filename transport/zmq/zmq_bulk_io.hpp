@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "transport/base/time.hpp"
 #include "transport/bulk/blob_store.hpp"
 #include "transport/bulk/bulk_session.hpp"
+#include "transport/bulk/interface_addresses.hpp"
 #include "transport/bulk/link_memory.hpp"
 #include "transport/bulk/stream_count.hpp"
 #include "transport/bulk/uplink_queue.hpp"
@@ -38,9 +40,9 @@ void configure_bulk_socket(void* socket, const ZmqBulkSettings& settings);
 
 class ZmqBulkIo {
  public:
-  // Takes the router (may be null: do not listen) and its gate; closes them at the end of `run`.
+  // Takes the router (may be null: do not listen), which listens on `port`, and its gate; closes them at the end of `run`.
   ZmqBulkIo(ZmqBulkSettings settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, std::shared_ptr<BulkMailbox> mailbox,
-            void* context, void* router, std::optional<AcceptGate> gate);
+            void* context, void* router, std::uint16_t port, std::optional<AcceptGate> gate);
   ~ZmqBulkIo();
   ZmqBulkIo(const ZmqBulkIo&) = delete;
   ZmqBulkIo& operator=(const ZmqBulkIo&) = delete;
@@ -76,7 +78,9 @@ class ZmqBulkIo {
     TimePoint hello_again;  // if nothing is heard
     Duration patience{};
     unsigned hellos = 0;  // said since the last session of this connection
-    unsigned way = 0;     // 0: it dials the peer's address; else the place, counted from 1, at which it waits for the peer
+    unsigned way = 0;     // 0: it dials an address of the peer's; else the place, counted from 1, at which it waits for the peer
+    std::string address;  // that it dials, where it dials the peer
+    bool scout = false;   // to see whether the peer is there; its session is used once that address is chosen
     std::string pass;     // shown there
     std::unique_ptr<RelayTunnels::Tunnel> tunnel;  // through which it dials the relay
     bool accepts = false;                          // the peer says hello over it: so it is at a relay for one of the two
@@ -118,7 +122,18 @@ class ZmqBulkIo {
     std::optional<TimePoint> apart_since;   // there is no direct connection
     std::optional<TimePoint> direct_since;  // there is one
     unsigned places = 0;                    // at so many of them, from the first on, it is waited for
-    std::optional<unsigned> told_way;       // by which it is reached, as was said last
+    std::optional<Way> told_way;            // by which it is reached, as was said last
+    // Which of its addresses is dialled (zmq_bulk_addresses.cpp).
+    struct Choice {
+      std::vector<std::string> among;       // those that are worth dialling, the best first
+      std::string chosen;                   // the one that is dialled; empty: none has answered
+      std::optional<TimePoint> at;          // at the latest: one has answered, a better one has not
+      std::optional<TimePoint> race_ends;   // scouts are under way until then
+      TimePoint race_again;                 // not before
+      unsigned lost_races = 0;              // one after the other
+      std::optional<TimePoint> lost_since;  // the chosen one is not connected
+    };
+    Choice choice;
     PunchRecord punching;
     struct Trouble {
       unsigned times = 0;  // that a session of this place was spoilt, or fell silent
@@ -140,6 +155,22 @@ class ZmqBulkIo {
     RelayOffer relay;
     bool punches = false;
   };
+  // Addresses of peers: which of them is dialled (zmq_bulk_addresses.cpp).
+  void set_addresses(const IslandId& island, Peer& peer);
+  void dial_chosen(const IslandId& island, Peer& peer);
+  void begin_race(const IslandId& island, Peer& peer, TimePoint now);
+  void end_race(Peer& peer, TimePoint now);
+  void note_answer(Peer& peer, const Dealer& dealer);
+  void choose_where_due();
+  void end_stranded(std::span<const InterfaceAddress> before);
+  void choose(const IslandId& island, Peer& peer);
+  void look_at_addresses(TimePoint now);
+  void look_at_addresses(const IslandId& island, Peer& peer, TimePoint now);
+  [[nodiscard]] bool keeps_address(const Peer& peer, const std::string& offered) const;
+  [[nodiscard]] std::vector<std::string> worth_dialling(const std::string& offered) const;
+  [[nodiscard]] bool is_barred(int descriptor) const;
+  void close_dealers(Peer& peer, const std::function<bool(const Dealer&)>& is_one);
+
   // Ways: places where there is no direct one (zmq_bulk_ways.cpp).
   void set_relays(std::vector<RelayOffer> relays);
   void look_at_ways(TimePoint now);
@@ -149,12 +180,14 @@ class ZmqBulkIo {
   void wait_at_places(const IslandId& island, Peer& peer);
   void note_punching(const IslandId& island, Peer& peer, TimePoint now);
   [[nodiscard]] Way way_at(const Peer& peer, unsigned way) const;
+  [[nodiscard]] std::optional<Way> way_to(const Peer& peer) const;
   void tell_way(const IslandId& island, Peer& peer);
   [[nodiscard]] bool accepts_from(const IslandId& peer) const { return peer < settings_.island; }
 
   // Sockets.
   void* make_dealer_socket(Dealer& dealer);
-  void* make_dealer_socket(const std::string& address, bool relayed);
+  enum class Towards : std::uint8_t { peer, scouted, relay };
+  void* make_dealer_socket(const std::string& address, Towards towards);
   static void close_dealer(Dealer& dealer);
   void read_router();
   void read_dealer(Dealer& dealer);
@@ -170,6 +203,7 @@ class ZmqBulkIo {
   void greet(const Dealer& dealer);
   void say_hello(Dealer& dealer);
   void on_welcome(Dealer& dealer, const ZmqMessage& message);
+  void use_session(const Dealer& dealer);
   std::uint64_t add_session(Session session);
   void confirm(Session& session);
   void end_session(std::uint64_t id, const std::string& why);
@@ -196,7 +230,7 @@ class ZmqBulkIo {
   Session* session_of(const IslandId& peer, std::uint64_t id);
   void on_pong(Session& session, Duration trip);
 
-  void add_dealer(const IslandId& island, Peer& peer, unsigned way);
+  void add_dealer(const IslandId& island, Peer& peer, unsigned way, const std::string& address, bool scout = false);
   [[nodiscard]] static std::size_t used_sessions(const Peer& peer) {
     return std::min<std::size_t>(peer.streams.count(), peer.asked.size());
   }
@@ -226,6 +260,10 @@ class ZmqBulkIo {
   std::map<IslandId, Peer> peers_;
   std::vector<Place> places_;
   RelayTunnels tunnels_;
+  std::vector<InterfaceAddress> own_;  // of this machine, as it was looked up last
+  std::uint16_t own_port_ = 0;         // on which it listens; 0: it does not
+  TimePoint own_again_;
+  bool may_choose_ = false;  // a scout has met a peer where nothing better is awaited
   std::map<Key, IslandId> admitted_;
   std::map<std::uint64_t, Session> sessions_;
   std::map<Route, std::uint64_t> routes_;

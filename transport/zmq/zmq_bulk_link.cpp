@@ -14,6 +14,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/bulk/packing.hpp"
+#include "transport/zmq/name_lookup.hpp"
 #include "transport/zmq/zmq_bulk_io.hpp"
 
 namespace atl {
@@ -63,6 +64,11 @@ Status listen(Sockets& sockets, const ZmqBulkSettings& settings) {
   return {};
 }
 
+std::uint16_t port_of(const std::string& bound) {
+  const Result<Address> address = parse_address(bound);
+  return address ? address->port : std::uint16_t{0};
+}
+
 // ZeroMQ allocates each message that comes in and frees it when its piece is opened. The allocator would give that memory back to the
 // system and fault it in again page by page, which costs more than the copy; so it keeps some of what is freed, in the whole process.
 void keep_freed_memory() {
@@ -79,12 +85,14 @@ class Link final : public ZmqBulkLink {
   Link(const ZmqBulkSettings& settings, const BulkIdentity& identity, std::shared_ptr<BlobStore> store, Sockets sockets)
       : self_(settings.island),
         insecure_(settings.insecure),
+        interfaces_(settings.interfaces),
         store_(std::move(store)),
         mailbox_(std::make_shared<BulkMailbox>(settings.queue_wants)),
         context_(sockets.context),
         bound_(sockets.bound) {
     store_->set_listener([mailbox = mailbox_] { mailbox->to_io.wake(); });
-    auto io = std::make_unique<ZmqBulkIo>(settings, identity, store_, mailbox_, sockets.context, sockets.router, std::move(sockets.gate));
+    auto io = std::make_unique<ZmqBulkIo>(settings, identity, store_, mailbox_, sockets.context, sockets.router, port_of(sockets.bound),
+                                          std::move(sockets.gate));
     thread_ = std::thread([owned = std::move(io)]() mutable {
       owned->run();
       owned.reset();  // sockets are closed by the thread that used them
@@ -123,8 +131,8 @@ class Link final : public ZmqBulkLink {
   void set_relays(std::span<const RelayOffer> relays) override {
     std::vector<RelayOffer> usable;
     for (const RelayOffer& relay : relays) {
-      if (const Result<Address> address = parse_address(relay.address); address && !insecure_) {
-        usable.push_back({relay.name, to_string(*address), relay.pass});
+      if (const Result<Address> address = parse_address(relay.address); address && !insecure_ && !is_barred(*address)) {
+        usable.push_back({relay.name, to_string(*address), relay.pass, relay.carries});
       }
     }
     mailbox_->push(SetBulkRelays{std::move(usable)});
@@ -185,14 +193,30 @@ class Link final : public ZmqBulkLink {
     if (member.bulk_address.empty()) {
       return BulkPeer{member.island, *key, ""};
     }
-    Result<Address> address = parse_address(member.bulk_address);
-    if (!address) {
-      return with_context(std::move(address).error(), who);
+    std::vector<std::string> addresses;
+    for (const std::string& text : addresses_in(member.bulk_address)) {
+      Result<Address> address = parse_address(text);
+      if (!address) {
+        return with_context(std::move(address).error(), who);
+      }
+      if (!insecure_ || address->is_loopback()) {
+        addresses.push_back(to_string(*address));
+      }
     }
-    if (insecure_ && !address->is_loopback()) {
+    if (addresses.empty()) {
       return Error{Code::invalid_argument, who + ": --insecure is for loopback addresses only, not " + member.bulk_address};
     }
-    return BulkPeer{member.island, *key, to_string(*address)};
+    return BulkPeer{member.island, *key, address_text(addresses)};
+  }
+
+  // Of a name that cannot be resolved now nothing is known: it is not taken then.
+  [[nodiscard]] bool is_barred(const Address& relay) const {
+    if (interfaces_.never_over.empty()) {
+      return false;
+    }
+    const Result<std::vector<Address>> hosts = resolve(relay);
+    const std::vector<InterfaceAddress> own = interface_addresses();
+    return !hosts || std::ranges::any_of(*hosts, [&](const Address& one) { return interfaces_.bars(interface_towards(one.host, own)); });
   }
 
   // The one pass over the bytes on this side: from ZeroMQ's message to the destination. Packed ones take a second.
@@ -225,6 +249,7 @@ class Link final : public ZmqBulkLink {
 
   const IslandId self_;
   const bool insecure_;
+  const InterfaceRules interfaces_;
   const std::shared_ptr<BlobStore> store_;
   const std::shared_ptr<BulkMailbox> mailbox_;
   void* const context_;

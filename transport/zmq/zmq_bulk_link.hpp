@@ -1,6 +1,7 @@
 // The bulk link on ZeroMQ: encrypted, authenticated, striped.
 //
-// Every island binds one ROUTER and dials every peer that has an address with `streams` DEALERs, each a connection of its own. Wants go
+// Every island binds one ROUTER and dials every peer that has an address with `streams` DEALERs, each a connection of its own; of several
+// addresses it chooses one (zmq_bulk_addresses.cpp). Wants go
 // round the connections to a peer, and a piece returns where its want came from: one reachable side is enough. On a far path wants go
 // round those that this side dialled, or half of them where one side alone dials, so that they do not wait behind pieces that go the same
 // way; the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked for BBR
@@ -36,6 +37,7 @@
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"
+#include "transport/bulk/address_choice.hpp"
 #include "transport/bulk/bulk_link.hpp"
 #include "transport/bulk/link_memory.hpp"
 
@@ -55,6 +57,7 @@ struct ZmqBulkSettings {
   std::uint64_t queue_bytes = 4ULL << 20;
   std::size_t queue_wants = 8192;
   bool hole_punching = true;  // where relays are offered, and there is no direct way
+  InterfaceRules interfaces;  // its owner's
   Duration ping_every = std::chrono::seconds(2);
   Duration dead_after = std::chrono::seconds(30);  // longer than a piece takes on the slowest link
 };

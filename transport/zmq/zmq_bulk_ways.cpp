@@ -116,7 +116,7 @@ void ZmqBulkIo::wait_at_places(const IslandId& island, Peer& peer) {
       }
     }
     if (there == 0 || (accepts_from(island) && waiting == 0 && there < kMostStreams)) {
-      add_dealer(island, peer, way);
+      add_dealer(island, peer, way, "");
     }
   }
 }
@@ -156,23 +156,36 @@ Way ZmqBulkIo::way_at(const Peer& peer, unsigned way) const {
   return {relay.name, false, settings_.hole_punching ? peer.punching.why() : NotPunched::switched_off};
 }
 
+// By which it is reached now. Directly: at the address that this side dials, where it does.
+std::optional<Way> ZmqBulkIo::way_to(const Peer& peer) const {
+  if (peer.best.empty()) {
+    return std::nullopt;
+  }
+  Way way = way_at(peer, way_of(peer));
+  const auto dials = std::ranges::find_if(peer.best, [&](std::uint64_t id) { return is_dialled(id); });
+  if (way.is_direct() && dials != peer.best.end()) {
+    way.address = sessions_.at(*dials).dealer->address;
+  }
+  return way;
+}
+
 void ZmqBulkIo::tell_way(const IslandId& island, Peer& peer) {
-  const std::optional<unsigned> way = peer.best.empty() ? std::nullopt : std::optional(way_of(peer));
+  const std::optional<Way> way = way_to(peer);
   if (way == peer.told_way) {
     return;
   }
-  const bool was_indirect = peer.told_way.value_or(0) > 0;
-  peer.told_way = way;
-  if (!way || way_at(peer, *way).punched) {
+  const std::optional<Way> before = std::exchange(peer.told_way, way);
+  if (!way || way->punched) {
     peer.punching.forget();
   }
-  if (way && (*way > 0 || was_indirect)) {
+  const bool other_address = way && before && before->is_direct() && !before->address.empty() && !way->address.empty();
+  if (way && (!way->is_direct() || (before && !before->is_direct()) || other_address)) {
     log_info("bulk link: island " + island.text + " is reached " +
-             (*way == 0                      ? "directly"
-              : places_.at(*way - 1).punches ? "through a punched hole"
-                                             : "over " + to_string(way_at(peer, *way))));
+             (way->punched       ? "through a punched hole"
+              : way->is_direct() ? "directly" + (way->address.empty() ? "" : ", at " + way->address)
+                                 : "over " + to_string(*way)));
   }
-  mailbox_->push(BulkArrival{island, BulkWay{way ? std::optional(way_at(peer, *way)) : std::nullopt}});
+  mailbox_->push(BulkArrival{island, BulkWay{way}});
 }
 
 }  // namespace atl

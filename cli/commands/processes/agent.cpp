@@ -39,7 +39,9 @@ struct AgentCommandOptions {
   std::string name;
   std::string coordinator;
   std::string bind;
-  std::string advertise;
+  std::vector<std::string> advertise;
+  std::vector<std::string> prefer;
+  std::vector<std::string> never_over;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
   std::vector<std::string> allow_copy;
@@ -85,6 +87,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.coordinator = given.coordinator;
   options.bind = given.bind;
   options.advertise = given.advertise;
+  options.interfaces = {given.prefer, given.never_over};
   options.metrics = given.metrics;
   options.insecure = given.insecure;
   options.hole_punching = !given.no_hole_punching;
@@ -251,7 +254,10 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
       {"--trainer-env", "NAME=KEY=VALUE: a variable for that trainer", &options->trainer_environment},
       {"--trainer-folder", "NAME=DIR: where that trainer is started (else the agent's working directory)", &options->trainer_folders},
       {"--bind", "where other islands reach it, tcp://HOST:PORT (else port 4401, or the one it had before)", &options->bind},
-      {"--advertise", "HOST or HOST:PORT that other islands dial (else found out)", &options->advertise},
+      {"--advertise", "HOST or HOST:PORT that other islands dial, as often as there are such addresses (else found out)",
+       &options->advertise},
+      {"--prefer", "a network interface: what can be reached over it is reached over it, whatever else there is", &options->prefer},
+      {"--never-over", "a network interface over which nothing goes from island to island", &options->never_over},
       {"--uplink",
        "what this island may send to the others, like 50mbit, or by the time of day here: \"50mbit mon-fri 08:00-18:00, 500mbit "
        "otherwise\" (else as much as the line bears)",

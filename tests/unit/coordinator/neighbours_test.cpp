@@ -66,6 +66,29 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("neighbours: the address that the coordinator sees is one more at which an island may be reached") {
+  Bench bench;
+  bench.join("a");
+  const auto seen = [&](const std::string& host, const std::string& said) {
+    bench.core.admit(bench.now, IslandId("b"), "b", "key-b");
+    bench.core.see(IslandId("b"), host);
+    bench.join_at("b", said);
+    const auto told = bench.told("a");
+    bench.core.revoke(bench.now, IslandId("b"), "enough");
+    bench.last = bench.core.take_ready();
+    return told.value().at(0);
+  };
+  CHECK(seen("203.0.113.2", "tcp://192.168.1.2:4401") == "b at tcp://192.168.1.2:4401 tcp://203.0.113.2:4401");
+  CHECK(seen("2001:db8::2", "tcp://192.168.1.2:4401") == "b at tcp://192.168.1.2:4401 tcp://[2001:db8::2]:4401");
+  CHECK(seen("192.168.1.2", "tcp://192.168.1.2:4401") == "b at tcp://192.168.1.2:4401");
+  CHECK(seen("192.168.1.2", "tcp://b:7000 tcp://192.168.1.2:4401") == "b at tcp://b:7000 tcp://192.168.1.2:4401");
+  CHECK(seen("127.0.0.1", "tcp://192.168.1.2:4401") == "b at tcp://192.168.1.2:4401");
+  CHECK(seen("203.0.113.2", "tcp://127.0.0.1:4401") == "b at tcp://127.0.0.1:4401");
+  CHECK(seen("not a host", "tcp://192.168.1.2:4401") == "b at tcp://192.168.1.2:4401");
+  CHECK(seen("203.0.113.2", "sim://b") == "b at sim://b");
+  CHECK(seen("203.0.113.2", "") == "b at ");
+}
+
 TEST_CASE("neighbours: everybody is told of who comes, and of who goes") {
   Bench bench;
   bench.join("a");
@@ -135,7 +158,8 @@ TEST_CASE("neighbours: by which relay two exchange is an event, told once of the
   const auto told = [&] {
     std::vector<std::string> texts;
     for (const Record& record : bench.last.records) {
-      if (const auto* event = std::get_if<EventRecord>(&record); event != nullptr && event->kind == "path_way") {
+      if (const auto* event = std::get_if<EventRecord>(&record);
+          event != nullptr && (event->kind == "path_way" || event->kind == "path_address")) {
         texts.push_back(event->text);
       }
     }
@@ -152,6 +176,16 @@ TEST_CASE("neighbours: by which relay two exchange is an event, told once of the
   CHECK(bench.paths_to("a").at(0).way == Way{"frankfurt"});
   bench.say("b", Ways{{{IslandId("a"), {}}}});
   CHECK(told() == std::vector<std::string>{"data between islands a and b go directly"});
+  // Which of the other's addresses answers: told once it is another one than before.
+  bench.say("b", PathReport{IslandId("a"), true, ""});
+  bench.say("b", Ways{{{IslandId("a"), {"", false, NotPunched::not_tried, "tcp://192.168.1.2:4401"}}}});
+  CHECK(told().empty());
+  bench.say("b", Ways{{{IslandId("a"), {"", false, NotPunched::not_tried, "tcp://203.0.113.2:4401"}}}});
+  CHECK(told() == std::vector<std::string>{"island b reaches island a at tcp://203.0.113.2:4401, no longer at tcp://192.168.1.2:4401"});
+  CHECK(bench.paths_to("b").at(0).way->address == "tcp://203.0.113.2:4401");
+  bench.say("b", Ways{{{IslandId("a"), {"", false, NotPunched::not_tried, "\x1b[31m"}}}});
+  CHECK(bench.paths_to("b").at(0).way->address.empty());
+  bench.say("b", Ways{{{IslandId("a"), {}}}});
   bench.say("a", Ways{});
   CHECK_FALSE(bench.paths_to("a").at(0).way);
 }
