@@ -1,10 +1,74 @@
 #include "agent/island_link/model_manifest.hpp"
 
+#include <charconv>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace atl::island_link {
+namespace {
+
+Result<std::uint32_t> read_size(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > 1U << 24) {
+    return Error{Code::corrupt, std::string("its `atoll.model` has no proper ") + key};
+  }
+  return found->get<std::uint32_t>();
+}
+
+// An export names the tokens in `atoll.format`, a checkpoint in `atoll.data_format`; without either the vocabulary decides.
+bool tokens_are_bytes(const std::map<std::string, std::string>& metadata, std::uint32_t vocabulary) {
+  for (const char* key : {"atoll.format", "atoll.data_format"}) {
+    const auto found = metadata.find(key);
+    if (found != metadata.end() && (found->second == "bytes" || found->second == "uint16" || found->second == "uint32")) {
+      return found->second == "bytes";
+    }
+  }
+  return vocabulary <= 256;
+}
+
+}  // namespace
+
+Result<Model> checked_model(Model sizes) {
+  if (sizes.layers == 0 || sizes.width == 0 || sizes.heads == 0 || sizes.vocabulary < 2) {
+    return Error{Code::invalid_argument, "model: layers, width and heads must be at least 1 and vocabulary at least 2"};
+  }
+  if (sizes.width % sizes.heads != 0 || sizes.width / sizes.heads % 2 != 0) {
+    return Error{Code::invalid_argument,
+                 "model: width " + std::to_string(sizes.width) + " must be an even multiple of heads " + std::to_string(sizes.heads)};
+  }
+  sizes.feed_forward = feed_forward_width(sizes);
+  return sizes;
+}
+
+Result<LanguageModelFile> describe_language_model(const std::map<std::string, std::string>& metadata) {
+  const auto text = metadata.find("atoll.model");
+  if (text == metadata.end()) {
+    return Error{Code::corrupt, "its metadata lack `atoll.model`: no language model that Atoll wrote"};
+  }
+  const nlohmann::json model = nlohmann::json::parse(text->second, nullptr, false);
+  if (!model.is_object()) {
+    return Error{Code::corrupt, "its `atoll.model` is not a JSON object"};
+  }
+  LanguageModelFile file;
+  ATOLL_ASSIGN(file.sizes.layers, read_size(model, "layers"));
+  ATOLL_ASSIGN(file.sizes.width, read_size(model, "width"));
+  ATOLL_ASSIGN(file.sizes.heads, read_size(model, "heads"));
+  ATOLL_ASSIGN(file.sizes.feed_forward, read_size(model, "feed_forward"));
+  ATOLL_ASSIGN(file.sizes.vocabulary, read_size(model, "vocabulary"));
+  const auto tied = model.find("tied_embeddings");
+  file.sizes.tied_embeddings = tied != model.end() && tied->is_boolean() && tied->get<bool>();
+  ATOLL_ASSIGN(file.sizes, checked_model(file.sizes));
+  file.bytes = tokens_are_bytes(metadata, file.sizes.vocabulary);
+  if (const auto length = metadata.find("atoll.sequence_length"); length != metadata.end()) {
+    const char* end = length->second.data() + length->second.size();
+    if (std::from_chars(length->second.data(), end, file.context).ptr != end || file.context < 1 || file.context > 1U << 20) {
+      return Error{Code::corrupt, "its `atoll.sequence_length` is no proper number"};
+    }
+  }
+  return file;
+}
 
 std::uint32_t feed_forward_width(const Model& sizes) {
   return sizes.feed_forward != 0 ? sizes.feed_forward : ((8 * sizes.width + 2) / 3 + 31) / 32 * 32;

@@ -6,6 +6,7 @@
 
 #undef CHECK  // LibTorch's logging has one, too
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/model_manifest.hpp"
 #include "agent/trainer/language/model.hpp"
 #include "agent/trainer/language/sampling.hpp"
 #include "tests/catch.hpp"
@@ -30,7 +31,7 @@ std::int64_t choose(const at::Tensor& logits, const Sampling& sampling, Rng& rng
 TEST_CASE("with a memory of its tokens a model writes the same text as without, likeliest or drawn with a seed") {
   const at::NoGradGuard no_gradient;
   for (const bool tied : {false, true}) {
-    const island_link::Model sizes = Model::checked({3, 32, 4, 0, 61, tied}).value();
+    const island_link::Model sizes = island_link::checked_model({3, 32, 4, 0, 61, tied}).value();
     const at::Tensor flat = at::empty({static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters))});
     Model model(sizes, kContext, flat);
     model.initialize(5);
@@ -63,7 +64,7 @@ TEST_CASE("with a memory of its tokens a model writes the same text as without, 
 
 TEST_CASE("it does not matter in what portions a memory is fed") {
   const at::NoGradGuard no_gradient;
-  const island_link::Model sizes = Model::checked({2, 24, 2, 0, 33, false}).value();
+  const island_link::Model sizes = island_link::checked_model({2, 24, 2, 0, 33, false}).value();
   const at::Tensor flat = at::empty({static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters))});
   Model model(sizes, kContext, flat);
   model.initialize(6);

@@ -6,6 +6,7 @@
 
 #undef CHECK  // LibTorch's logging has one, too
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/model_manifest.hpp"
 #include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/kernels/ops.hpp"
 #include "agent/trainer/language/model.hpp"
@@ -133,7 +134,7 @@ TEST_CASE("AdamW over flat memory takes the steps of LibTorch's AdamW") {
 
 TEST_CASE("the model's leaves are its flat parameters, all of them once, and gradients reach each") {
   for (const bool tied : {false, true}) {
-    const island_link::Model sizes = Model::checked({2, 32, 4, 0, 50, tied}).value();
+    const island_link::Model sizes = island_link::checked_model({2, 32, 4, 0, 50, tied}).value();
     CHECK(sizes.feed_forward == 96);
     const island_link::Manifest manifest = Model::manifest(sizes);
     REQUIRE(island_link::check_manifest(manifest).ok());
@@ -166,7 +167,7 @@ TEST_CASE("the model's leaves are its flat parameters, all of them once, and gra
 }
 
 TEST_CASE("the flat gradient is that of finite differences") {
-  const island_link::Model sizes = Model::checked({1, 8, 2, 16, 11, false}).value();
+  const island_link::Model sizes = island_link::checked_model({1, 8, 2, 16, 11, false}).value();
   const auto count = static_cast<std::int64_t>(island_link::elements(Model::manifest(sizes).parameters));
   const at::Tensor flat = at::empty({count});
   Model model(sizes, 6, flat);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "agent/island_link/model_manifest.hpp"
 #include "agent/trainer/kernels/cpu_kernels.hpp"
 #include "transport/base/check.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-constexpr float kEpsilon = 1e-5F;
+constexpr auto kEpsilon = static_cast<float>(island_link::kNormEpsilon);
 constexpr bool kFusedAttention = TORCH_VERSION_MAJOR >= 2;
 
 bool on_processor(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous(); }
@@ -199,7 +200,8 @@ Rotary rotary(std::int64_t length, std::int64_t head_width, at::Device device) {
   const at::Tensor sine = at::empty({length, head_width / 2}, at::kFloat);
   for (std::int64_t t = 0; t < length; ++t) {
     for (std::int64_t i = 0; i < head_width / 2; ++i) {
-      const double angle = static_cast<double>(t) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_width));
+      const double angle =
+          static_cast<double>(t) * std::pow(island_link::kRotaryBase, -2.0 * static_cast<double>(i) / static_cast<double>(head_width));
       cosine.data_ptr<float>()[t * (head_width / 2) + i] = static_cast<float>(std::cos(angle));
       sine.data_ptr<float>()[t * (head_width / 2) + i] = static_cast<float>(std::sin(angle));
     }

@@ -7,11 +7,11 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/model_manifest.hpp"
 #include "agent/storage/safetensors.hpp"
 #include "agent/trainer/language/model.hpp"
 #include "agent/trainer/language/sampling.hpp"
@@ -23,62 +23,7 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kDefaultContext = 128;
-
-// A model of ours, as its file describes it.
-struct ModelFile {
-  island_link::Model sizes;
-  bool bytes = true;  // else tokens are numbers
-  std::int64_t context = kDefaultContext;
-};
-
-Result<std::uint32_t> read_size(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > 1U << 24) {
-    return Error{Code::corrupt, std::string("its `atoll.model` has no proper ") + key};
-  }
-  return found->get<std::uint32_t>();
-}
-
-// An export names the tokens in `atoll.format`, a checkpoint in `atoll.data_format`; without either the vocabulary decides.
-bool tokens_are_bytes(const std::map<std::string, std::string>& metadata, std::uint32_t vocabulary) {
-  for (const char* key : {"atoll.format", "atoll.data_format"}) {
-    const auto found = metadata.find(key);
-    if (found != metadata.end() && (found->second == "bytes" || found->second == "uint16" || found->second == "uint32")) {
-      return found->second == "bytes";
-    }
-  }
-  return vocabulary <= 256;
-}
-
-Result<ModelFile> describe(const SafetensorsFile& file) {
-  const auto& metadata = file.header().metadata;
-  const auto text = metadata.find("atoll.model");
-  if (text == metadata.end()) {
-    return Error{Code::corrupt, "its metadata lack `atoll.model`: no model that Atoll wrote"};
-  }
-  const nlohmann::json model = nlohmann::json::parse(text->second, nullptr, false);
-  if (!model.is_object()) {
-    return Error{Code::corrupt, "its `atoll.model` is not a JSON object"};
-  }
-  ModelFile described;
-  ATOLL_ASSIGN(described.sizes.layers, read_size(model, "layers"));
-  ATOLL_ASSIGN(described.sizes.width, read_size(model, "width"));
-  ATOLL_ASSIGN(described.sizes.heads, read_size(model, "heads"));
-  ATOLL_ASSIGN(described.sizes.feed_forward, read_size(model, "feed_forward"));
-  ATOLL_ASSIGN(described.sizes.vocabulary, read_size(model, "vocabulary"));
-  const auto tied = model.find("tied_embeddings");
-  described.sizes.tied_embeddings = tied != model.end() && tied->is_boolean() && tied->get<bool>();
-  ATOLL_ASSIGN(described.sizes, Model::checked(described.sizes));
-  described.bytes = tokens_are_bytes(metadata, described.sizes.vocabulary);
-  if (const auto length = metadata.find("atoll.sequence_length"); length != metadata.end()) {
-    const char* end = length->second.data() + length->second.size();
-    if (std::from_chars(length->second.data(), end, described.context).ptr != end || described.context < 1 || described.context > 1 << 20) {
-      return Error{Code::corrupt, "its `atoll.sequence_length` is no proper number"};
-    }
-  }
-  return described;
-}
+using island_link::LanguageModelFile;
 
 // The model's parameters, flat, in manifest order.
 Result<at::Tensor> read_parameters(const SafetensorsFile& file, const island_link::Manifest& manifest) {
@@ -99,7 +44,7 @@ Result<at::Tensor> read_parameters(const SafetensorsFile& file, const island_lin
   return flat;
 }
 
-Result<std::vector<std::int64_t>> read_prompt(const std::string& text, const ModelFile& file) {
+Result<std::vector<std::int64_t>> read_prompt(const std::string& text, const LanguageModelFile& file) {
   std::vector<std::int64_t> tokens;
   if (file.bytes) {
     for (const char c : text) {
@@ -191,7 +136,7 @@ Status write_text(const Options& options) {
   ATOLL_ASSIGN(const at::Device device, device_named(options.text("--device")));
   set_arithmetic_threads(1);
   ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(options.text("--model")));
-  ATOLL_ASSIGN(const ModelFile described, describe(file));
+  ATOLL_ASSIGN(const LanguageModelFile described, island_link::describe_language_model(file.header().metadata));
   ATOLL_ASSIGN(const at::Tensor flat, read_parameters(file, Model::manifest(described.sizes)));
   ATOLL_ASSIGN(std::vector<std::int64_t> tokens, read_prompt(options.text("--prompt"), described));
 

@@ -99,7 +99,7 @@ class LanguageObjective : public Objective {
 
 Result<std::unique_ptr<Objective>> language_objective(const Configure& configure, const at::Device& device) {
   const island_link::Training& training = configure.training;
-  ATOLL_ASSIGN(const island_link::Model sizes, Model::checked(configure.model));
+  ATOLL_ASSIGN(const island_link::Model sizes, island_link::checked_model(configure.model));
   ATOLL_ASSIGN(TokenStream opened, TokenStream::open(configure.data.files, configure.data.format));
   const auto stream = std::make_shared<const TokenStream>(std::move(opened));
   ATOLL_ASSIGN(const DataSplit split, split_data(stream->size(), configure.data.validation_fraction));

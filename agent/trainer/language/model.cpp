@@ -25,18 +25,6 @@ bool ends_with(const std::string& text, const std::string& end) {
 
 }  // namespace
 
-Result<island_link::Model> Model::checked(island_link::Model sizes) {
-  if (sizes.layers == 0 || sizes.width == 0 || sizes.heads == 0 || sizes.vocabulary < 2) {
-    return Error{Code::invalid_argument, "model: layers, width and heads must be at least 1 and vocabulary at least 2"};
-  }
-  if (sizes.width % sizes.heads != 0 || sizes.width / sizes.heads % 2 != 0) {
-    return Error{Code::invalid_argument,
-                 "model: width " + std::to_string(sizes.width) + " must be an even multiple of heads " + std::to_string(sizes.heads)};
-  }
-  sizes.feed_forward = island_link::feed_forward_width(sizes);
-  return sizes;
-}
-
 Manifest Model::manifest(const island_link::Model& sizes) { return island_link::model_manifest(sizes); }
 
 Model::Model(const island_link::Model& sizes, std::int64_t sequence_length, const at::Tensor& flat)

@@ -19,9 +19,7 @@ namespace atl {
 
 class Model {
  public:
-  // Fills feed_forward in if it is 0. Errors: invalid_argument for sizes that do not fit one another.
-  static Result<island_link::Model> checked(island_link::Model sizes);
-  // The parameters of a checked model, in order, each with its block.
+  // The parameters of a checked model (island_link::checked_model), in order, each with its block.
   static island_link::Manifest manifest(const island_link::Model& sizes);
 
   // `flat` [elements of the manifest] float32 becomes the parameters; its values are kept. `sequence_length`: the longest input.
