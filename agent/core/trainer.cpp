@@ -51,6 +51,13 @@ void Trainer::stop(const std::string& why) {
   }
 }
 
+bool Trainer::note_formed(std::uint64_t tokens, double norm) {
+  if (tokens > 0) {
+    unchanged_ = norm == 0 ? unchanged_ + 1 : 0;
+  }
+  return tokens > 0 && unchanged_ == kUnchanged;
+}
+
 void Trainer::deal(const DataShare& share) {
   share_ = share;
   if (told_share_ != share_ && (phase_ == Phase::ready || phase_ == Phase::loading || phase_ == Phase::training)) {

@@ -76,6 +76,10 @@ class Trainer {
   // Ends one that runs, and starts none again.
   void stop(const std::string& why);
   void cancel_restart() { restart_at_.reset(); }
+  // A contribution was formed. True: of that many in a row none has changed a parameter, though steps were taken. Once each time.
+  bool note_formed(std::uint64_t tokens, double norm);
+  static constexpr unsigned kUnchanged = 3;
+
   // Its own parameters became the outer state of round 0.
   void note_initial() { holds_ = Round(0); }
   // It gets the outer parameters of this committed round, and stands at that step.
@@ -167,8 +171,9 @@ class Trainer {
   Phase phase_ = Phase::none;
   std::uint64_t incarnation_ = 0;
   std::optional<TimePoint> restart_at_;
-  unsigned crashes_ = 0;  // since the last committed round
-  unsigned alike_ = 0;    // the newest of them that ended alike
+  unsigned crashes_ = 0;    // since the last committed round
+  unsigned alike_ = 0;      // the newest of them that ended alike
+  unsigned unchanged_ = 0;  // contributions in a row that changed nothing
   std::string words_;
   std::optional<Round> holds_;
   Round planned_;

@@ -1,4 +1,4 @@
-"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|ends|bad_batch|slow|alone`."""
+"""The loops that own_test.py runs: `loops.py numpy|torch|norm|fsdp|exchange|huggingface|accelerate|lightning|raises|twice|begins|enough|until_good|ends_groups|leaves_out|rates|numbers|copies|ends|bad_batch|slow|alone`."""
 
 import os
 import sys
@@ -31,6 +31,21 @@ def with_numbers():
     for _ in island.steps():
         w -= 0.125
         scale[...] -= 0.25
+        island.done(0.5, samples=3)
+
+
+def copies():
+    """Steps whose results go to a copy, and one late one that is its own: what was declared stays as it was."""
+    import atoll
+
+    island = atoll.join()
+    w = numpy.ones(3, numpy.float32)
+    island.start({"w": w})
+    mine = w.copy()
+    for step in island.steps():
+        mine -= 0.125
+        if step >= island.settings["late"]:
+            w -= 0.125
         island.done(0.5, samples=3)
 
 
@@ -448,7 +463,7 @@ def ends_groups():
 LOOPS = dict(
     numpy=with_numpy, torch=with_torch, norm=with_norm, fsdp=with_fsdp, exchange=with_exchange,
     huggingface=with_huggingface, accelerate=with_accelerate, lightning=with_lightning, raises=raises, twice=twice, begins=begins, enough=enough, until_good=until_good,
-    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, ends=ends, bad_batch=bad_batch, slow=slow, alone=alone,
+    ends_groups=ends_groups, leaves_out=leaves_out, rates=rates, numbers=with_numbers, copies=copies, ends=ends, bad_batch=bad_batch, slow=slow, alone=alone,
 )
 if __name__ == "__main__":
     LOOPS[sys.argv[1]]()

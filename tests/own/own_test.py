@@ -402,6 +402,15 @@ class Islands(Clusters):
                     self.assertEqual(words in document["run"]["reason"], alike)
                     self.assertTrue(all(words in text and "island.part" in text for text in told), told)
 
+    def test_steps_that_change_nothing_are_told_after_three_rounds(self):
+        for late, told in ((10_000, 1), (20, 0)):
+            with self.subTest(late=late), tempfile.TemporaryDirectory() as folder:
+                document = self.completed(self.local(folder, f"{PYTHON} '{HERE}/loops.py' copies", {"late": late}, 50, islands=1))
+                texts = [warning["text"] for warning in document["warnings"] if warning["kind"] == "nothing_changed"]
+                self.assertEqual(len(texts), told, texts)
+                words = "changed no parameter in 3 contributions, up to round 3: what its program trains is not what it declared"
+                self.assertTrue(all(words in text for text in texts), texts)
+
     def test_a_program_of_one_s_own_writes_another_format(self):
         with tempfile.TemporaryDirectory() as folder:
             process = self.local(folder, f"{PYTHON} '{HERE}/loops.py' numpy", {}, 100_000, pace=50.0)

@@ -98,6 +98,11 @@ void Rule::on_engine(const ContributionFormed& event) {
     return;
   }
   round->form(event.facts.norm, event.facts.base, event.facts.fingerprint);
+  if (run->trainer.note_formed(round->facts().tokens, event.facts.norm)) {
+    tell("warning", "nothing_changed",
+         "the trainer's steps have changed no parameter in " + std::to_string(Trainer::kUnchanged) + " contributions, up to round " +
+             std::to_string(event.round.value) + ": what its program trains is not what it declared, or its learning rate is 0");
+  }
   on_formed(*round);
 }
 
