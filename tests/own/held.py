@@ -66,6 +66,13 @@ class Held(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "gradient 'w' is an array that the loop has no more"):
             one._carry_out(write_gradient)
 
+    def test_an_array_that_the_loop_never_had_is_not_refused(self):
+        write, merge, *_ = orders()
+        one = island()
+        one.start({"w": numpy.zeros(2)})
+        for order in (write, merge, write):
+            one._carry_out(order)
+
     def test_what_cannot_be_changed_or_saved_is_refused_at_the_start(self):
         fixed = numpy.zeros(2)
         fixed.flags.writeable = False

@@ -29,6 +29,7 @@ class Held:
             if not array.flags.writeable:
                 raise Refused(f"{what} '{name}' is read-only, and cannot be changed in place: give numpy.array(…) of it, which is a copy")
         self._names = list(self._given)
+        self._with_loop: set[int] = set()  # what the loop had itself when it was last looked at
         # What is held exactly as `_given` and `arrays` hold theirs, and by nobody else.
         self._as_given = {"": numpy.zeros(1)}
         self._as_arrays = list(self._as_given.values())
@@ -45,7 +46,9 @@ class Held:
         array = None
         if hasattr(sys, "getrefcount") and sys.getrefcount(self._given) <= sys.getrefcount(self._as_given):
             for index, name in enumerate(self._names):
-                if self.arrays[index].base is None and sys.getrefcount(self.arrays[index]) <= sys.getrefcount(self._as_arrays[0]):
+                if self.arrays[index].base is not None or sys.getrefcount(self.arrays[index]) > sys.getrefcount(self._as_arrays[0]):
+                    self._with_loop.add(index)
+                elif index in self._with_loop:
                     raise Refused(
                         f"{self._what} '{name}' is an array that the loop has no more: it has put another in its place, of which the islands would not hear; "
                         f"change it in place ({name} -= …, {name}[...] = …), or give start() the dict that the loop changes"
