@@ -173,12 +173,13 @@ Status write_hugging_face_files(const fs::path& folder, const Interrupt* interru
   for (const auto& [name, document] : documents) {
     ATOLL_TRY(write_text(folder / name, document.dump(2) + "\n", stopped));
   }
-  if (fs::file_size(whole) <= shard_bytes) {
+  if (file.header().tensors.empty() || file.header().tensors.back().end <= shard_bytes) {
     return {};
   }
   ATOLL_TRY(write_shards(folder, file, shard_bytes, stopped));
-  fs::remove(whole);  // `file` keeps what it has mapped
-  return {};
+  std::error_code failure;
+  fs::remove(whole, failure);  // `file` keeps what it has mapped
+  return failure ? Status(Error{Code::io, whole.string() + ": cannot be removed: " + failure.message()}) : Status();
 }
 
 }  // namespace atl

@@ -43,6 +43,13 @@ struct Bench {
     message.place = place;
     core.step(now, IslandId(name), boot, message);
   }
+  // Each of these says it, as it first came.
+  template <typename M>
+  void from_each(const std::vector<std::string>& names, const M& message) {
+    for (const std::string& name : names) {
+      core.step(now, IslandId(name), 1, message);
+    }
+  }
   template <typename M>
   std::vector<M> sent(const std::string& island, std::uint64_t boot = 1) {
     std::vector<M> found;

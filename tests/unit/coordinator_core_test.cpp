@@ -237,11 +237,7 @@ TEST_CASE("a run that has taken its last round is not paused any more: it is com
   for (const std::string& name : names) {
     bench.join(name);
   }
-  const auto everyone = [&](auto message) {
-    for (const std::string& name : names) {
-      bench.core.step(bench.now, IslandId(name), 1, message);
-    }
-  };
+  const auto everyone = [&](const auto& message) { bench.from_each(names, message); };
   const RunId id("r");
   REQUIRE(bench.core.submit(bench.now, id, spec_for(2, 2, 1), "", "").has_value());
   const auto view = [&] { return *bench.core.run(bench.now, id); };
@@ -273,11 +269,7 @@ TEST_CASE("a run that is resumed takes no island from another one, says which it
   for (const std::string& name : names) {
     bench.join(name);
   }
-  const auto everyone = [&](auto message) {
-    for (const std::string& name : names) {
-      bench.core.step(bench.now, IslandId(name), 1, message);
-    }
-  };
+  const auto everyone = [&](const auto& message) { bench.from_each(names, message); };
   const auto view = [&](const std::string& run) { return *bench.core.run(bench.now, RunId(run)); };
   const auto invited = [&](const std::string& run) {
     bench.take();
@@ -353,11 +345,7 @@ TEST_CASE("a hundred islands over a thousand rounds: the core's memory does not 
     bench.join(names.back());
   }
   REQUIRE(bench.core.submit(bench.now, bench.run, spec_for(kIslands, kIslands, kRounds), "", "").has_value());
-  const auto everyone = [&](auto message) {
-    for (const std::string& name : names) {
-      bench.core.step(bench.now, IslandId(name), 1, message);
-    }
-  };
+  const auto everyone = [&](const auto& message) { bench.from_each(names, message); };
   atl::Ready ready;
   ready.run = bench.run;
   ready.epoch = Epoch(1);

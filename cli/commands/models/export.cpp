@@ -13,6 +13,7 @@
 #include "cli/models/hugging_face.hpp"
 #include "cli/views/parts/printable.hpp"
 #include "transport/base/output_file.hpp"
+#include "transport/base/own_disk.hpp"
 
 namespace atl {
 namespace {
@@ -32,7 +33,7 @@ Result<Exported> fetch_folder(const Invocation& invocation, const ExportOptions&
   ATOLL_TRY(check_hugging_face_folder(folder));
   ATOLL_ASSIGN(const ScratchFolder scratch, ScratchFolder::make_in(folder_of(folder)));
   const std::filesystem::path partial = scratch.path() / "model";
-  std::filesystem::create_directory(partial);
+  ATOLL_TRY(on_this_machine(partial).make_folders());
   ATOLL_ASSIGN(const Exported exported, export_run(invocation, options.run, partial / "model.safetensors", options.island));
   if (exported == Exported::ensemble) {
     return Error{Code::invalid_argument, "--hf takes a language model, and this run makes an ensemble of models of images"};
