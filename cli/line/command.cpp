@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "cli/views/parts/printable.hpp"
+#include "transport/base/log.hpp"
 
 namespace atl {
 
@@ -30,6 +31,7 @@ std::vector<CommandOption> common_options(const Command& command, CommonOptions&
 }
 
 Exit report(const Invocation& invocation, const Error& error) {
+  set_log_sink({});  // what was logged is written before this is
   if (invocation.json) {
     const nlohmann::json object = {{"schema", 1}, {"error", {{"code", to_string(error.code)}, {"why", error.why}}}};
     invocation.streams.err << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";

@@ -65,6 +65,7 @@ struct Command {
   std::vector<Command> subcommands = {};
   std::function<Exit(Invocation&)> run = {};  // empty: a subcommand is required
   bool asks_coordinator = false;              // takes --coordinator, --key, --state
+  bool serves = false;                        // others wait for it as long as it runs: its log is written beside (LogWrites)
   bool passes_arguments = false;              // everything after its name goes to `rest`, --help included
   bool short_output = true;                   // -o is --output FORMAT; false where -o means something else (--json stays)
 };
@@ -79,7 +80,7 @@ struct CommonOptions {
 };
 std::vector<CommandOption> common_options(const Command& command, CommonOptions& common);
 
-// Prints "atoll: why" (or a JSON object with --json) to stderr and returns the code's exit code.
+// Prints "atoll: why" (or a JSON object with --json) to stderr, below what was logged, and returns the code's exit code.
 Exit report(const Invocation& invocation, const Error& error);
 
 // The whole tree.

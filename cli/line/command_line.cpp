@@ -239,7 +239,8 @@ Exit parse_and_run(const Command& tree, std::span<const std::string> arguments, 
       invocation.given.insert(option->get_lnames().begin(), option->get_lnames().end());
     }
   }
-  install_log_sink(invocation.streams.err, level_named(common.log_level), common.log_json);
+  install_log_sink(invocation.streams.err, level_named(common.log_level), common.log_json,
+                   command.serves ? LogWrites::beside : LogWrites::at_once);
   const Exit exit = run_parsed(command, invocation);
   set_log_sink({});
   return exit;

@@ -1,8 +1,12 @@
 #include "cli/line/log_sink.hpp"
 
-#include <spdlog/logger.h>
+#include <signal.h>
+#include <spdlog/async_logger.h>
+#include <spdlog/details/thread_pool.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,22 +60,65 @@ class Repeated {
   std::map<std::string, LogLimit, std::less<>> limits_;
 };
 
+// The thread that writes what is logged beside; none where lines are written at once. The last line that it writes it writes as it is
+// destroyed.
+class Writer {
+ public:
+  explicit Writer(LogWrites writes) {
+    if (writes == LogWrites::beside) {
+      sigset_t all;
+      sigset_t before;
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+      pool_ = std::make_shared<spdlog::details::thread_pool>(kMostWaiting, 1);
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+  }
+
+  [[nodiscard]] std::shared_ptr<spdlog::logger> logger(spdlog::sink_ptr sink) const {
+    if (!pool_) {
+      return std::make_shared<spdlog::logger>("atoll", std::move(sink));
+    }
+    return std::make_shared<spdlog::async_logger>("atoll", std::move(sink), pool_, spdlog::async_overflow_policy::overrun_oldest);
+  }
+
+  // How many lines made room since it was last asked, once there is room again.
+  std::size_t lost() {
+    if (!pool_ || pool_->queue_size() > kMostWaiting / 2) {
+      return 0;
+    }
+    const std::size_t all = pool_->overrun_counter();
+    return all - std::min(all, told_.exchange(all));
+  }
+
+ private:
+  static constexpr std::size_t kMostWaiting = 4096;
+  std::shared_ptr<spdlog::details::thread_pool> pool_;
+  std::atomic<std::size_t> told_ = 0;
+};
+
 }  // namespace
 
-void install_log_sink(std::ostream& err, LogLevel least, bool json) {
-  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(err, true);
-  auto logger = std::make_shared<spdlog::logger>("atoll", std::move(sink));
+void install_log_sink(std::ostream& err, LogLevel least, bool json, LogWrites writes) {
+  auto writer = std::make_shared<Writer>(writes);
+  auto logger = writer->logger(std::make_shared<spdlog::sinks::ostream_sink_mt>(err, true));
   logger->set_pattern(json ? "%v" : "%H:%M:%S %v");
   logger->set_level(level_of(least));
   logger->set_error_handler([](const std::string&) {});  // a closed stderr is no reason to stop
-  set_log_sink([logger, json, repeated = std::make_shared<Repeated>()](LogLevel level, std::string_view said) {
+  const auto write = [logger, json](LogLevel level, std::string_view line) {
+    const std::string text =
+        json ? json_entry(level, line) : (level == LogLevel::info ? "" : std::string(to_string(level)) + ": ") + printable(line, 4000);
+    logger->log(level_of(level), "{}", text);
+  };
+  set_log_sink([logger, writer, write, repeated = std::make_shared<Repeated>()](LogLevel level, std::string_view said) {
     if (!logger->should_log(level_of(level))) {
       return;
     }
+    if (const std::size_t lost = writer->lost(); lost > 0) {
+      write(LogLevel::warning, "the log is written too slowly where it goes: " + std::to_string(lost) + " lines were left out");
+    }
     if (const std::optional<std::string> line = repeated->pass(level, said)) {
-      const std::string text =
-          json ? json_entry(level, *line) : (level == LogLevel::info ? "" : std::string(to_string(level)) + ": ") + printable(*line, 4000);
-      logger->log(level_of(level), "{}", text);
+      write(level, *line);
     }
   });
 }

@@ -350,6 +350,7 @@ Command agent_command() {
                      {"--insecure", "no encryption; loopback only", &options->insecure}};
   std::ranges::move(island_options(options), std::back_inserter(command.options));
   command.subcommands = {check_agent_command()};
+  command.serves = true;
   command.run = [options, described = command.options](Invocation& invocation) {
     const Status configured = read_config(invocation, *options, described);
     return configured ? run_island(invocation, *options) : report(invocation, configured.error());
@@ -369,6 +370,7 @@ Command join_command() {
       "hand and leaves.";
   command.options = {{"TOKEN@HOST:PORT", "what `atoll up` printed, the first time", line.get()}};
   std::ranges::move(island_options(options), std::back_inserter(command.options));
+  command.serves = true;
   command.run = [options, line, described = command.options](Invocation& invocation) {
     Status begun = read_config(invocation, *options, described);
     begun = begun ? take_line(invocation, *line, *options) : begun;

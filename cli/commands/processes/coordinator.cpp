@@ -280,6 +280,7 @@ Command coordinator_command() {
        {},
        Completes::files});
   command.subcommands = {init_command(), backup_command(), check_coordinator_command()};
+  command.serves = true;
   command.run = [options, described = command.options](Invocation& invocation) {
     static constexpr std::array<std::string_view, 2> kNotInFile = {"config", "state"};
     static constexpr std::array<std::string_view, 1> kTables = {"notify"};

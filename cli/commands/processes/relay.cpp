@@ -131,6 +131,7 @@ Command relay_command() {
        &options->connections_of_an_island},
       {"--metrics", "where Prometheus finds its figures, HOST:PORT; whoever reaches it reads them (else nowhere)", &options->metrics},
       {"--config", "TOML with these options' values: rate = \"1gbit\"", &options->config, false, {}, Completes::files}};
+  command.serves = true;
   command.run = [options, described = command.options](Invocation& invocation) {
     static constexpr std::array<std::string_view, 2> kNotInFile = {"config", "state"};
     const Status configured = options->config.empty() ? Status() : take_settings(options->config, described, invocation.given, kNotInFile);
