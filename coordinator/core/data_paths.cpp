@@ -324,14 +324,8 @@ Availability DataPaths::worst_to(const IslandId& island, const std::vector<Islan
   return worst;
 }
 
-// Of an island's link: "comes and goes: 25 times in the last 5m0s, there 51 % of that time".
 std::string DataPaths::rhythm_of(const IslandId& island, const std::vector<IslandId>& others) const {
-  const Availability worst = worst_to(island, others);
-  if (const std::size_t losses = steadiness_.losses(island, now()); worst.changes < 2 || losses > 2) {
-    return "comes and goes: it was lost " + std::to_string(losses) + " times in the last " + human_duration(kAvailabilityWindow);
-  }
-  return "comes and goes: " + std::to_string((worst.changes + 1) / 2) + " times in the last " + human_duration(worst.watched) + ", there " +
-         std::to_string(static_cast<int>(100 * worst.share())) + " % of that time";
+  return rhythm_text(worst_to(island, others), steadiness_.losses(island, now()));
 }
 
 // `at_once`: for those who cannot do without a path that is not trusted yet, or that comes and goes.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/bytes.hpp"
+
 namespace atl::coordinator {
 namespace {
 
@@ -17,6 +19,18 @@ constexpr Duration kAsNew = std::chrono::hours(1);  // steady for so long: as on
 Duration trust(unsigned times) { return kSteadyFor * (1U << std::min(std::max(times, 1U) - 1, kMostSteadyDoublings)); }
 
 }  // namespace
+
+std::string rhythm_text(const Availability& worst, std::size_t losses) {
+  if (worst.changes < 2 && losses == 0) {
+    return "came and went, and is not trusted again yet";
+  }
+  if (worst.changes < 2 || losses > 2) {
+    return "comes and goes: it was lost " + std::to_string(losses) + (losses == 1 ? " time" : " times") + " in the last " +
+           human_duration(kAvailabilityWindow);
+  }
+  return "comes and goes: " + std::to_string((worst.changes + 1) / 2) + " times in the last " + human_duration(worst.watched) + ", there " +
+         std::to_string(static_cast<int>(100 * worst.share())) + " % of that time";
+}
 
 bool Steadiness::begin(Record& record, TimePoint now) {
   record.until = record.last_away + trust(record.times + (record.unsteady ? 0 : 1));

@@ -27,6 +27,11 @@ struct UnsteadyPath {
   friend auto operator<=>(const UnsteadyPath&, const UnsteadyPath&) = default;
 };
 
+// Of the link of an island that counts as unsteady, by what is known of the worst path to it and how often it was lost: "comes and goes: 25
+// times in the last 5m00s, there 51 % of that time". One that is trusted again only after a longer time than is looked back at has nothing
+// to count at last.
+std::string rhythm_text(const Availability& worst, std::size_t losses);
+
 class Steadiness {
  public:
   // How the path came and went. True: from now on it counts as unsteady.

@@ -67,6 +67,15 @@ class Loops(unittest.TestCase):
             numpy.testing.assert_allclose(agent.parameters(), [2, 2, 0.3, 0.3, 0.3], rtol=1e-6)
             self.assertEqual(agent.stop(), 0, agent.text())
 
+    def test_what_a_pytorch_program_looks_for_is_named(self):
+        from atoll import Alone, NumpyIsland
+
+        island = NumpyIsland(Alone({}), {})
+        with self.assertRaisesRegex(AttributeError, "no attribute 'train'; .* a PyTorch program has it of atoll.torch.join"):
+            island.train
+        with self.assertRaisesRegex(AttributeError, "no attribute 'tain'$"):
+            island.tain
+
     def test_types_that_float32_cannot_carry_and_steps_without_samples(self):
         from atoll import Alone, NumpyIsland
         from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain

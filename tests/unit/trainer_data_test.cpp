@@ -153,6 +153,7 @@ TEST_CASE("files of another format are not read as tokens, and the refusal says 
       {"a.lz4", std::string("\x04\x22\x4d\x18\x64\x40\xa7", 7) + "abcd", "an LZ4 file"},
       {"a.7z", std::string("7z\xbc\xaf\x27\x1c\0\4", 8) + "abcd", "a 7z archive"},
       {"train.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + "\x08", "an index of Megatron-LM's"},
+      {"model.bin", std::string("\xc6\xd7\x34\x01\x05\0\0\0", 8) + std::string(1100, '\1'), "a model, a tokenizer or a state of llm.c's"},
       {"a.safetensors", tensors, "a safetensors file"}};
   for (const Case& c : cases) {
     const std::string path = folder.write(c.name, chars(c.content));

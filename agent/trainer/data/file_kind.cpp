@@ -121,12 +121,20 @@ bool is_lz4(Content file) {
   return begins_with(file, "\x04\x22\x4d\x18") && flags < 256 && (flags & 0xc2U) == 0x40 && (block & 0x8fU) == 0 && block >= 0x40;
 }
 
+// What llm.c writes beside its shards of tokens: a model (20240326), its state for debugging and its tokenizer (the two after that), the
+// optimiser's state (20240527). A head of 256 int32, of which the second is a small version.
+bool is_of_llm_c(Content file) {
+  const auto magic = little_endian<std::uint32_t>(file, 0);
+  const auto version = little_endian<std::uint32_t>(file, 4);
+  return ((magic >= 20240326 && magic <= 20240328) || magic == 20240527) && version < 16 && file.size() >= kShardHeadBytes;
+}
+
 struct FileKind {
   std::string_view name;
   bool (*is)(Content);
 };
 
-constexpr std::array<FileKind, 24> kKinds = {{
+constexpr std::array<FileKind, 25> kKinds = {{
     {"a NumPy array",
      [](Content file) {
        return begins_with(file, "\x93NUMPY") && byte_at(file, 6) >= 1 && byte_at(file, 6) <= 3 && byte_at(file, 7) == 0;
@@ -167,6 +175,7 @@ constexpr std::array<FileKind, 24> kKinds = {{
     {"a 7z archive", [](Content file) { return begins_with(file, "7z\xbc\xaf\x27\x1c"); }},
     // What Megatron-LM writes beside its tokens.
     {"an index of Megatron-LM's", [](Content file) { return begins_with(file, std::string_view("MMIDIDX\0\0", 9)); }},
+    {"a model, a tokenizer or a state of llm.c's", is_of_llm_c},
 }};
 
 // Bytes of the UTF-8 character that begins with this one; 0 of none.

@@ -138,4 +138,12 @@ TEST_CASE("an island whose heartbeats stay away again and again for a tenth of t
   }
 }
 
+TEST_CASE("a link's rhythm is told by what happened within the minutes that are looked back at") {
+  const Availability nothing{5min, 5min, 0, 5min};
+  CHECK(rhythm_text(nothing, 0) == "came and went, and is not trusted again yet");
+  CHECK(rhythm_text(nothing, 1) == "comes and goes: it was lost 1 time in the last 5m00s");
+  CHECK(rhythm_text({5min, 150s, 49, 1s}, 3) == "comes and goes: it was lost 3 times in the last 5m00s");
+  CHECK(rhythm_text({5min, 153s, 49, 1s}, 0) == "comes and goes: 25 times in the last 5m00s, there 51 % of that time");
+}
+
 }  // namespace of_steadiness_test

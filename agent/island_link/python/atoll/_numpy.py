@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from functools import partial
-from typing import Any, Callable, Mapping, MutableMapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping, Optional
 
 import numpy
 
@@ -15,7 +15,17 @@ from ._join import connect
 from ._saver import write_file
 
 
+# What only the islands of PyTorch programs have.
+OF_TORCH = ("train", "loader", "batches", "load", "save", "average", "reduce_gradients")
+
+
 class NumpyIsland(Island):
+    if not TYPE_CHECKING:  # a checker tells it by itself
+
+        def __getattr__(self, name):
+            hint = "; an island of atoll.join() is for NumPy: a PyTorch program has it of atoll.torch.join()" if name in OF_TORCH else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     def start(
         self,
         parameters: Mapping[str, numpy.ndarray],
