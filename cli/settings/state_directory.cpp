@@ -79,16 +79,20 @@ Result<fs::path> state_directory(const std::string& given, const Environment& en
 }
 
 Result<CoordinatorAccess> find_coordinator(const CoordinatorOptions& options, const Environment& environment) {
-  std::string given = options.state;
-  if (given.empty() && !options.key.empty()) {
-    given = fs::absolute(options.key).parent_path().parent_path().string();
+  if (!options.key.empty() && !is_there(options.key)) {
+    return Error{Code::unauthorized,
+                 "there is no operator's key at " + options.key + " (--key); without --key the state directory's is taken"};
   }
+  const bool by_key = options.state.empty() && !options.key.empty();
+  const std::string given = by_key ? fs::absolute(options.key).parent_path().parent_path().string() : options.state;
   ATOLL_ASSIGN(const fs::path state, state_directory(given, environment));
   CoordinatorAccess access;
   if (Result<CoordinatorAccess> known = read_state(state)) {
     access = std::move(known).value();
   } else if (!options.insecure || options.coordinator.empty()) {
-    return known.error();
+    return by_key ? Error{Code::unavailable,
+                          "no coordinator is known in " + state.string() + ", where --key is below; give --state DIR with it"}
+                  : known.error();
   }
   access.insecure = options.insecure;
   if (!options.coordinator.empty()) {

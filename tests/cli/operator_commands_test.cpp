@@ -130,6 +130,20 @@ TEST_CASE("a key file alone implies the state directory it lies in") {
   CHECK(atl::call({"runs", "--state", coordinator.state().string()}, {{"HOME", "/nonexistent"}}).exit == 0);
 }
 
+TEST_CASE("a key that is not there, or lies in no state directory, is what the error is about") {
+  ScriptedCoordinator coordinator(documented_reply);
+  const Called missing = coordinator.call({"runs", "--key", "nowhere/operator"});
+  CHECK(missing.exit == 7);
+  CHECK(missing.err.find("no operator's key at nowhere/operator (--key)") != std::string::npos);
+  const atl_test::TemporaryFolder folder;
+  const std::filesystem::path elsewhere = folder.path() / "operator";
+  std::filesystem::copy_file(coordinator.state() / "keys" / "operator", elsewhere);
+  const Called alone = atl::call({"runs", "--key", elsewhere.string()}, {{"HOME", "/nonexistent"}});
+  CHECK(alone.exit == 3);
+  CHECK(alone.err.find(", where --key is below; give --state DIR with it") != std::string::npos);
+  CHECK(atl::call({"runs", "--key", elsewhere.string(), "--state", coordinator.state().string()}, {{"HOME", "/nonexistent"}}).exit == 0);
+}
+
 TEST_CASE("submit prints the id, and what to do next on stderr") {
   ScriptedCoordinator coordinator(documented_reply);
   const std::string file = atl_test::source_folder() + "/examples/diloco-text.toml";

@@ -69,12 +69,14 @@ class Loops(unittest.TestCase):
 
     def test_what_a_pytorch_program_looks_for_is_named(self):
         from atoll import Alone, NumpyIsland
+        from atoll._numpy import OF_TORCH
 
         island = NumpyIsland(Alone({}), {})
         with self.assertRaisesRegex(AttributeError, "no attribute 'train'; .* a PyTorch program has it of atoll.torch.join"):
             island.train
         with self.assertRaisesRegex(AttributeError, "no attribute 'tain'$"):
             island.tain
+        self.assertEqual([name for name in OF_TORCH if name in dir(NumpyIsland)], [])
 
     def test_types_that_float32_cannot_carry_and_steps_without_samples(self):
         from atoll import Alone, NumpyIsland
