@@ -8,16 +8,4 @@
 // Cost of one round: as in diloco.hpp, with N the values of the gradient. A run of T inner steps has T rounds.
 #pragma once
 
-#include <cstdint>
-
 #include "strategies/diloco.hpp"
-
-namespace atl {
-
-// What member `member` sends in a run of total_steps. Errors: as diloco_cost.
-inline Result<RoundCost> data_parallel_cost(std::uint64_t values, std::uint64_t total_steps, std::uint32_t members, std::uint32_t member,
-                                            const CodecSettings& codec, const CodecSettings& reduce_codec) {
-  return diloco_cost(values, total_steps, 1, members, member, codec, reduce_codec);
-}
-
-}  // namespace atl

@@ -22,17 +22,5 @@
 // times lower. fp4 with blocks of 256 is 4.125 bits a value, int8 8.125.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "strategies/composition.hpp"
 #include "strategies/diloco.hpp"
-
-namespace atl {
-
-// What member `member` of `members` sends in a run of total_steps whose fragments have these values: every round of the
-// schedule, the last synchronisations too. Errors: as exchange_cost and Schedule::make. Cost: O(rounds).
-Result<RoundCost> streaming_cost(std::span<const std::uint64_t> fragment_values, const Composition& composition, std::uint64_t total_steps,
-                                 std::uint32_t members, std::uint32_t member);
-
-}  // namespace atl

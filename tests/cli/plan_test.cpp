@@ -14,10 +14,10 @@
 #include "cli/views/views.hpp"
 #include "strategies/composition.hpp"
 #include "strategies/specification/model_kind.hpp"
-#include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/scripted_coordinator.hpp"
 #include "tests/places.hpp"
+#include "tests/streaming_cost.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace of_plan_test {
@@ -206,7 +206,7 @@ TEST_CASE("a plan of Streaming DiLoCo: fragments, schedule and bytes are what ag
   }
   CHECK(layers == std::set<int>{0, 1, 2, 3});
   CHECK(static_cast<double>(total) * 4 == model_parameter_bytes(spec));
-  CHECK(document["islands"][0]["bytes_sent"] == streaming_cost(values, parts, 2000, 2, 0).value().bytes);
+  CHECK(document["islands"][0]["bytes_sent"] == atl_test::streaming_cost(values, parts, 2000, 2, 0).value().bytes);
   CHECK(document["schedule"].size() == 6);
   CHECK(document["schedule"][1] == json::parse(R"({"round": 2, "fragment": 1, "start": 40, "apply": 42, "last": false})"));
   CHECK(document["schedule"][5]["round"] == spec.rounds);

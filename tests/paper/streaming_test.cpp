@@ -8,9 +8,9 @@
 #include "strategies/composition.hpp"
 #include "strategies/fragments.hpp"
 #include "strategies/schedule.hpp"
-#include "strategies/streaming_diloco.hpp"
 #include "tests/catch.hpp"
 #include "tests/merge.hpp"
+#include "tests/streaming_cost.hpp"
 #include "transport/base/rng.hpp"
 
 using namespace atl;
@@ -149,10 +149,10 @@ TEST_CASE("Streaming DiLoCo §2.1: as many bytes as DiLoCo over a period, in sma
   const std::vector<std::uint64_t> values{48'000, 48'000, 24'000};
   for (const std::uint32_t members : {2U, 3U, 5U}) {
     // 1000 steps: rounds of a fragment start at its 9 turns from step 100 on, and once more at the end, as DiLoCo's 10 rounds do.
-    const RoundCost streaming = streaming_cost(values, parts, 1000, members, 1).value();
+    const RoundCost streaming = atl_test::streaming_cost(values, parts, 1000, members, 1).value();
     const RoundCost diloco = diloco_cost(120'000, 1000, 100, members, 1, parts.codec, parts.reduce_codec).value();
     CHECK(static_cast<double>(streaming.bytes) == Approx(static_cast<double>(diloco.bytes)).epsilon(0.001));
     CHECK(streaming.messages == 3 * diloco.messages);
   }
-  CHECK(streaming_cost(values, parts, 1000, 2, 0).value() == RoundCost{30, 4 * 10 * 120'000});
+  CHECK(atl_test::streaming_cost(values, parts, 1000, 2, 0).value() == RoundCost{30, 4 * 10 * 120'000});
 }

@@ -35,11 +35,6 @@ bool is_key_form(std::string_view text) {
          });
 }
 
-bool is_component(std::string_view text) {
-  return !text.empty() && text != "." && text != ".." && text.find('/') == std::string_view::npos &&
-         text.find('\0') == std::string_view::npos;
-}
-
 std::string shown_name(std::string_view text) {
   std::string shown = "'";
   for (const char c : text.substr(0, kMostQuoted)) {

@@ -23,9 +23,6 @@ bool is_name(std::string_view text);
 bool is_task_name(std::string_view text);
 // What a key looks like: 40 characters of Z85. Whether it is one says is_key of transport/identity.
 bool is_key_form(std::string_view text);
-// One component of a path: not empty, not "." or "..", without a slash or a zero byte. What lies in a folder already may be called anything
-// that the file system allows.
-bool is_component(std::string_view text);
 
 // What is no name, for a log: in quotes, of printable ASCII only, cut at 40 characters.
 std::string shown_name(std::string_view text);

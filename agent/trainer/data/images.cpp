@@ -24,7 +24,6 @@
 namespace atl {
 namespace {
 
-constexpr std::array<std::string_view, 5> kFormats = {"idx", "cifar10", "images", "npy", "safetensors"};
 constexpr std::uint64_t kMostPixels = 1ULL << 36;
 constexpr std::uint32_t kMaxLabel = 1U << 16;
 constexpr std::uint64_t kFewChannels = 4;      // grey, RGB, with transparency: so many or fewer in the last place are channels
@@ -397,8 +396,6 @@ Result<ImageSet> read_shards(const std::vector<std::string>& files, std::string_
 std::string to_string(const ImageShape& shape) {
   return std::to_string(shape.channels) + " × " + std::to_string(shape.height) + " × " + std::to_string(shape.width);
 }
-
-bool is_image_format(std::string_view format) { return std::ranges::find(kFormats, format) != kFormats.end(); }
 
 Result<ImageSet> ImageSet::open(const std::vector<std::string>& files, std::string_view format) {
   if (files.empty()) {

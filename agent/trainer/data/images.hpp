@@ -37,9 +37,6 @@ struct ImageShape {
 // "1 × 28 × 28" (channels × height × width).
 std::string to_string(const ImageShape& shape);
 
-// True for a [data].format that holds images.
-bool is_image_format(std::string_view format);
-
 class ImageSet {
  public:
   // Errors: invalid_argument for an unknown format, no files, files of a set that do not fit one another (shapes, labels and images of
