@@ -60,8 +60,7 @@ class Repeated {
   std::map<std::string, LogLimit, std::less<>> limits_;
 };
 
-// The thread that writes what is logged beside; none where lines are written at once. The last line that it writes it writes as it is
-// destroyed.
+// The thread that writes what is logged beside; none where lines are written at once. Destroying it waits until all is written.
 class Writer {
  public:
   explicit Writer(LogWrites writes) {

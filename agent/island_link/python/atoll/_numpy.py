@@ -20,7 +20,7 @@ OF_TORCH = ("train", "loader", "batches", "load", "save", "average")
 
 
 class NumpyIsland(Island):
-    if not TYPE_CHECKING:  # a checker tells it by itself
+    if not TYPE_CHECKING:  # a type checker finds a wrong name only where this is not declared
 
         def __getattr__(self, name):
             hint = "; an island of atoll.join() is for NumPy: a PyTorch program has it of atoll.torch.join()" if name in OF_TORCH else ""
