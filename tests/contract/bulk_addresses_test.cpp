@@ -142,6 +142,48 @@ TEST_CASE("of several addresses at which a peer answers the first is taken, and 
   CHECK(reader.basket.connections[owner.id] == connections);
 }
 
+// Its hellos come before the owner knows it: none of its addresses may lose by the moment in which one of them came.
+TEST_CASE("the best of several addresses is taken whenever an owner hears of who dials it") {
+  for (const Duration later : {0ms, 5ms, 10ms, 15ms, 20ms, 30ms, 40ms, 60ms}) {
+    SealedField field;
+    FieldIsland& reader = hidden_in(field);
+    FieldIsland& owner = field.add();
+    const std::string first = owner.member.bulk_address;
+    owner.member.bulk_address = first + " tcp://localhost" + first.substr(first.rfind(':'));
+    const std::vector<Member> both = {reader.member, owner.member};
+    REQUIRE(reader.link->set_peers(both));
+    const TimePoint told = now() + later;
+    REQUIRE(field.until([&] { return now() >= told; }));
+    REQUIRE(owner.link->set_peers(both));
+    REQUIRE(field.until([&] { return reader.basket.ways.contains(owner.id); }));
+    CHECK(reader.basket.ways.at(owner.id) == Way{"", false, NotPunched::not_tried, first});
+  }
+}
+
+TEST_CASE("a better address that answers only later is found while another one is in use") {
+  SealedField field;
+  FieldIsland& reader = hidden_in(field);
+  FieldIsland& owner = field.add();
+  FieldIsland& away = field.add();
+  const std::string first = away.member.bulk_address;
+  const std::string second = owner.member.bulk_address;
+  away.link.reset();
+  owner.member.bulk_address = first + " " + second;
+  const std::vector<Member> both = {reader.member, owner.member};
+  REQUIRE(reader.link->set_peers(both));
+  REQUIRE(owner.link->set_peers(both));
+  check_serves(field, reader, owner);
+  CHECK(reader.basket.ways.at(owner.id) == Way{"", false, NotPunched::not_tried, second});
+  // The same island listens there as well, and goes on where it did.
+  away.id = owner.id;
+  away.keys = owner.keys;
+  away.store = owner.store;
+  field.open(away);
+  REQUIRE(away.link->set_peers(both));
+  REQUIRE(field.until([&] { return reader.basket.ways.at(owner.id) == Way{"", false, NotPunched::not_tried, first}; }, 30s));
+  check_serves(field, reader, owner);
+}
+
 TEST_CASE("where an address stops to answer the others are tried again") {
   SealedField field;
   FieldIsland& reader = hidden_in(field);

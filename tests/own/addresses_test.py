@@ -31,7 +31,7 @@ class Addresses(relay_test.Relays):
         return {name: address.removeprefix("tcp://").removesuffix(f":{PORT}") for name, address in found.items()}
 
     def wait_for_paths(self, **hosts):
-        self.wait_for(f"they reach each other at {hosts}, and not {self.paths()}", lambda: self.paths() == hosts, 30)
+        self.wait_for(lambda: f"they reach each other at {hosts}, and not {self.paths()}", lambda: self.paths() == hosts, 30)
 
     def cable(self, name, machine, interface, address, to):
         """Another network card of a machine, at a switch of its own."""

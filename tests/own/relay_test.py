@@ -57,7 +57,7 @@ class Relays(unittest.TestCase):
         until = time.monotonic() + seconds
         while not (found := condition()):
             if time.monotonic() > until:
-                self.fail(f"{what}: not within {seconds} s\n" + self.logs())
+                self.fail(f"{what() if callable(what) else what}: not within {seconds} s\n" + self.logs())
             time.sleep(0.1)
         return found
 

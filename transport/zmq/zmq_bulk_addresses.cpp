@@ -5,9 +5,9 @@
 // address stays chosen, and is dialled again where its connections end, with scouts to the others beside it.
 // An address of another site's network may be a stranger's here. A stranger that speaks ZeroMQ as an island does learns the public keys of
 // the two, others that somebody dialled; nobody but the peer can answer, and it costs nobody's trust. A scout dials every three seconds at
-// most, and goes home after twenty; the next ones go after a rest that doubles up to two minutes. A peer with a single address is dialled
-// all the time. What this machine's interfaces are is looked at every five seconds: with others the order is another one, and better ones
-// are tried.
+// most, and goes home after twenty; the next ones go after a rest that doubles up to two minutes. So do scouts to better addresses than the
+// chosen one, which may have been slow or away for a moment. A peer with a single address is dialled all the time. What this machine's
+// interfaces are is looked at every five seconds: with others the order is another one, and better ones are tried.
 #include <algorithm>
 
 #include "transport/base/address.hpp"
@@ -23,6 +23,8 @@ constexpr Duration kRest = std::chrono::seconds(15);  // after a race that nobod
 constexpr unsigned kMostDoublings = 3;
 constexpr Duration kLostFor = std::chrono::seconds(1);  // the connections to the chosen address, before others are tried
 constexpr Duration kInterfacesEvery = std::chrono::seconds(5);
+
+Duration rest_after(unsigned lost_races) { return kRest * (1U << std::min(lost_races, kMostDoublings)); }
 
 }  // namespace
 
@@ -90,7 +92,8 @@ void ZmqBulkIo::end_race(Peer& peer, TimePoint present) {
   close_dealers(peer, [](const Dealer& dealer) { return dealer.scout; });
   peer.choice.race_ends.reset();
   peer.choice.at.reset();
-  peer.choice.race_again = present + kRest * (1U << std::min(peer.choice.lost_races, kMostDoublings));
+  peer.choice.race_again = present + rest_after(peer.choice.lost_races);
+  peer.choice.better_again = peer.choice.race_again;
   ++peer.choice.lost_races;
 }
 
@@ -122,6 +125,7 @@ void ZmqBulkIo::choose(const IslandId& island, Peer& peer) {
   peer.choice.chosen = winner->address;
   peer.choice.lost_races = 0;
   peer.choice.race_ends.reset();
+  peer.choice.better_again = now() + rest_after(0);
   log_debug("bulk link: island " + island.text + " is dialled at " + peer.choice.chosen);
   use_session(*winner);
   close_dealers(peer, [&](const Dealer& dealer) { return dealer.way == 0 && dealer.address != peer.choice.chosen; });
@@ -162,7 +166,11 @@ void ZmqBulkIo::look_at_addresses(const IslandId& island, Peer& peer, TimePoint 
   if (connected) {
     peer.choice.lost_since.reset();
     peer.choice.race_again = present;
-    peer.choice.lost_races = 0;
+    if (peer.choice.chosen == peer.choice.among.front()) {
+      peer.choice.lost_races = 0;
+    } else if (present >= peer.choice.better_again) {
+      begin_race(island, peer, present);
+    }
     return;
   }
   peer.choice.lost_since = peer.choice.lost_since.value_or(present);

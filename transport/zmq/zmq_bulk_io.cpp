@@ -440,8 +440,12 @@ void ZmqBulkIo::read_dealer(Dealer& dealer) {
         end_session(dealer.session, "the peer began a new session");
       }
       const bool barred = dealer.way == 0 && is_barred(parts.front().source());
-      if (!barred && (!dealer.handshake || now() - dealer.hello_sent > kHelloPatience / 10)) {
+      const TimePoint may = dealer.handshake ? dealer.hello_sent + kHelloPatience / 10 : TimePoint();
+      if (!barred && now() > may) {
         say_hello(dealer);
+      } else if (!barred) {
+        // The peer has just admitted this island, perhaps after the last hello came.
+        dealer.hello_again = std::min(dealer.hello_again, may);
       }
     } else if (first[0] == kWelcome) {
       on_welcome(dealer, parts.front());

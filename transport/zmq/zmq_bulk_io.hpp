@@ -129,7 +129,8 @@ class ZmqBulkIo {
       std::string chosen;                   // the one that is dialled; empty: none has answered
       std::optional<TimePoint> at;          // at the latest: one has answered, a better one has not
       std::optional<TimePoint> race_ends;   // scouts are under way until then
-      TimePoint race_again;                 // not before
+      TimePoint race_again;                 // where none is connected: not before
+      TimePoint better_again;               // where the best is not the chosen one: better ones are not tried before
       unsigned lost_races = 0;              // one after the other
       std::optional<TimePoint> lost_since;  // the chosen one is not connected
     };
