@@ -91,7 +91,7 @@ Result<CoordinatorAccess> find_coordinator(const CoordinatorOptions& options, co
     access = std::move(known).value();
   } else if (!options.insecure || options.coordinator.empty()) {
     return by_key ? Error{Code::unavailable,
-                          "no coordinator is known in " + state.string() + ", where --key is below; give --state DIR with it"}
+                          "the key " + options.key + " (--key) lies in no coordinator's state directory; name that with --state DIR"}
                   : known.error();
   }
   access.insecure = options.insecure;

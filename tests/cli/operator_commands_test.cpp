@@ -140,7 +140,7 @@ TEST_CASE("a key that is not there, or lies in no state directory, is what the e
   std::filesystem::copy_file(coordinator.state() / "keys" / "operator", elsewhere);
   const Called alone = atl::call({"runs", "--key", elsewhere.string()}, {{"HOME", "/nonexistent"}});
   CHECK(alone.exit == 3);
-  CHECK(alone.err.find(", where --key is below; give --state DIR with it") != std::string::npos);
+  CHECK(alone.err.find("operator (--key) lies in no coordinator's state directory; name that with --state DIR") != std::string::npos);
   CHECK(atl::call({"runs", "--key", elsewhere.string(), "--state", coordinator.state().string()}, {{"HOME", "/nonexistent"}}).exit == 0);
 }
 
