@@ -4,14 +4,14 @@
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
-  libcpp-httplib-dev libflatbuffers-dev flatbuffers-compiler libsqlite3-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev"
+  libcpp-httplib-dev libflatbuffers-dev flatbuffers-compiler libsqlite3-dev libminiupnpc-dev libnatpmp-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev"
 torch="libtorch-dev libopenblas0-pthread"
 python_torch=""
 for argument in "$@"; do
   case "$argument" in
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
-      packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
+      packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables miniupnpd miniupnpd-nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
         munge slurmctld slurmd slurm-client"
       python_torch="python3-torch"
       ;;

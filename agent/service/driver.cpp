@@ -36,6 +36,7 @@
 #include "transport/base/own_disk.hpp"
 #include "transport/base/room_on_disk.hpp"
 #include "transport/base/service_manager.hpp"
+#include "transport/mapping/port_mapping.hpp"
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -58,7 +59,7 @@ class Driver {
  public:
   Driver(const AgentOptions& options, std::string bound, std::string dialled, SessionSettings session, Core core,
          std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, std::unique_ptr<AskedTrainer> asked, Kernels kernels,
-         const StopSignals& signals, const StateLock& lock)
+         std::unique_ptr<PortMapping> mapping, const StopSignals& signals, const StateLock& lock)
       : options_(options),
         bound_(std::move(bound)),
         dialled_(std::move(dialled)),
@@ -68,6 +69,7 @@ class Driver {
         engine_(std::move(engine)),
         asked_(std::move(asked)),
         kernels_(std::move(kernels)),
+        mapping_(std::move(mapping)),
         signals_(signals),
         leave_watch_({options.leave_file, options.leave_command, options.state, options.leave_idle}),
         state_watch_(lock),
@@ -129,9 +131,7 @@ class Driver {
       next_gauge_ = at + kGaugeEvery;
       pending_.push_back(Gauges{resident_bytes(), trainer() ? trainer()->resident_bytes() : task_ ? task_->resident_bytes() : 0});
       tell_spans();
-      if (address_watch_.changed() && linked_) {
-        say_addresses();
-      }
+      look_at_addresses();
     }
     bool busy = !pending_.empty();
     while (!pending_.empty()) {
@@ -218,9 +218,21 @@ class Driver {
     }
   }
 
+  void look_at_addresses() {
+    const bool other_networks = address_watch_.changed();
+    if (mapping_ && other_networks) {
+      mapping_->look_again();
+    }
+    const bool other_mapping = mapping_ && mapping_->changed();
+    if ((other_networks || other_mapping) && linked_) {
+      say_addresses();
+    }
+  }
+
   // What the coordinator is told once it is connected, and when this machine's networks change meanwhile.
   void say_addresses() {
-    const Result<std::string> addresses = advertised_addresses(options_.advertise, options_.interfaces, bound_, dialled_);
+    const Result<std::string> addresses =
+        advertised_addresses(options_.advertise, options_.interfaces, bound_, dialled_, mapping_ ? mapping_->address() : std::string());
     pending_.push_back(agent::LinkUp{addresses ? *addresses : std::string()});
   }
 
@@ -497,7 +509,8 @@ class Driver {
   std::unique_ptr<EngineThread> engine_;
   std::unique_ptr<AskedTrainer> asked_;  // nothing: it has answered
   Kernels kernels_;
-  std::uint64_t pieces_sent_ = 0;  // by the engine, when it was last looked at
+  std::unique_ptr<PortMapping> mapping_;  // empty: no router is asked
+  std::uint64_t pieces_sent_ = 0;         // by the engine, when it was last looked at
   const StopSignals& signals_;
   LeaveWatch leave_watch_;
   StateWatch state_watch_;
@@ -568,7 +581,11 @@ Status run_agent(const AgentOptions& given) {
   ATOLL_ASSIGN(const ZmqBulkSettings bulk, settings_of_link(options, keys, control_settings.address));
   ATOLL_ASSIGN(std::unique_ptr<ZmqBulkLink> link, open_bulk_link(bulk, options.state, std::make_shared<BlobStore>()));
   const std::string bound = link->bound_address();
-  ATOLL_ASSIGN(const std::string address, advertised_addresses(options.advertise, options.interfaces, bound, control_settings.address));
+  ATOLL_ASSIGN(const std::string address, advertised_addresses(options.advertise, options.interfaces, bound, control_settings.address, {}));
+  std::unique_ptr<PortMapping> mapping;
+  if (options.port_mapping && options.advertise.empty() && may_be_mapped(bound, address)) {
+    mapping = std::make_unique<PortMapping>(parse_address(bound).value().port);
+  }
 
   remove_old_arenas();
   ATOLL_ASSIGN(const EngineSettings engine_settings, settings_of_engine(options, island));
@@ -608,7 +625,7 @@ Status run_agent(const AgentOptions& given) {
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + addresses_for_people(address));
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
-                kernels, signals, lock);
+                kernels, std::move(mapping), signals, lock);
   return driver.run();
 }
 

@@ -42,6 +42,7 @@ struct AgentOptions {
   InterfaceRules interfaces;           // of the bulk link
   bool insecure = false;               // plain links; loopback only
   bool hole_punching = true;
+  bool port_mapping = true;  // where this machine is behind a router, and nothing else is advertised (transport/mapping)
   DataPermissions data;
   std::vector<std::string> copies;  // places like s3://bucket/prefix where runs may keep copies of checkpoints, and below
   StoreCredentials store;           // for those

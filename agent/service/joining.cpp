@@ -180,7 +180,7 @@ Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string&
 }
 
 Result<std::string> advertised_addresses(std::span<const std::string> advertise, const InterfaceRules& rules, const std::string& bound,
-                                         const std::string& coordinator) {
+                                         const std::string& coordinator, const std::string& mapped) {
   ATOLL_ASSIGN(const Address listens, parse_address(bound));
   const std::vector<InterfaceAddress> own = interface_addresses();
   std::vector<std::string> named;
@@ -199,6 +199,9 @@ Result<std::string> advertised_addresses(std::span<const std::string> advertise,
       named.push_back(to_string(found));
     }
   }
+  if (!mapped.empty()) {
+    named.insert(named.begin(), mapped);
+  }
   // Loopback is said where the coordinator is on this machine: so are the others.
   const bool here = !named.empty() && parse_address(named.front()).value().is_loopback();
   const std::string offered =
@@ -208,6 +211,15 @@ Result<std::string> advertised_addresses(std::span<const std::string> advertise,
                  "--never-over leaves no address of this machine at which other islands reach it: give --advertise"};
   }
   return offered;
+}
+
+bool may_be_mapped(const std::string& bound, const std::string& addresses) {
+  const Result<Address> listens = parse_address(bound);
+  const Result<Address> first = parse_address(first_address(addresses));
+  if (!listens || !first || !names_no_host(listens->host) || !first->is_private() || first->host.find(':') != std::string::npos) {
+    return false;
+  }
+  return std::ranges::any_of(interface_addresses(), [&](const auto& own) { return own.host == first->host && !own.overlay; });
 }
 
 std::string host_name() {

@@ -41,9 +41,14 @@ Result<Enrolled> enrol(const ControlClientSettings& settings, const std::string&
 
 // Where other islands reach this one (transport/base/address.hpp): of `advertise` (each "host" or "host:port") and the address that is
 // bound. With neither a host given nor bound to one, it is the address this machine uses towards the coordinator. Where the link listens on
-// every interface the addresses of all of them follow. Errors: invalid_argument; unavailable without a route.
+// every interface the addresses of all of them follow. `mapped`: at which a router passes others on, empty without one; it is in front.
+// Errors: invalid_argument; unavailable without a route.
 Result<std::string> advertised_addresses(std::span<const std::string> advertise, const InterfaceRules& rules, const std::string& bound,
-                                         const std::string& coordinator);
+                                         const std::string& coordinator, const std::string& mapped);
+
+// Whether this machine may be behind a router that passes a port on when it is asked: the link listens on every interface, and the first of
+// `addresses`, which it offers, is a private one of IPv4 and not in a tunnel.
+bool may_be_mapped(const std::string& bound, const std::string& addresses);
 
 // This machine's name. "Linux x86_64, 2 cores, AVX2".
 std::string host_name();

@@ -62,6 +62,7 @@ struct AgentCommandOptions {
   std::string keep_ended = "30";
   bool keep_removed = false;
   bool no_hole_punching = false;
+  bool no_port_mapping = false;
   bool insecure = false;
 };
 
@@ -91,6 +92,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.metrics = given.metrics;
   options.insecure = given.insecure;
   options.hole_punching = !given.no_hole_punching;
+  options.port_mapping = !given.no_port_mapping;
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
   options.check_arena = given.check_arena;
@@ -285,7 +287,8 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
        &options->keep_ended},
       {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed},
       {"--no-hole-punching", "where neither of two islands can dial the other this one does not try to reach it through both routers",
-       &options->no_hole_punching}};
+       &options->no_hole_punching},
+      {"--no-port-mapping", "this machine's router is not asked to pass the island's port on to it", &options->no_port_mapping}};
 }
 
 // TOKEN@HOST:PORT, or TOKEN alone, which holds an address. One that joined before needs none; where the first time cannot succeed, it is

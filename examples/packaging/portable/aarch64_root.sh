@@ -5,7 +5,7 @@
 set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
-packages="libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libcpp-httplib-dev libflatbuffers-dev libsqlite3-dev
+packages="libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libcpp-httplib-dev libflatbuffers-dev libsqlite3-dev libminiupnpc-dev libnatpmp-dev
   nlohmann-json3-dev libspdlog-dev libfmt-dev zlib1g-dev libzstd-dev libpng-dev libjpeg62-turbo-dev libsodium-dev libbrotli-dev catch2
   libfmt9 libspdlog1.10"
 recipe=$(sha256sum "$0" | cut -d ' ' -f 1)
