@@ -155,7 +155,8 @@ bool Steadiness::restless(const IslandId& island, const std::vector<IslandId>& o
   std::size_t all = 0;
   std::size_t unsteady = 0;
   for (const IslandId& other : others) {
-    if (other != island) {
+    // A path to an island whose own link comes and goes says nothing of this one.
+    if (other != island && !is_unsteady({IslandId(), other})) {
       ++all;
       unsteady += is_unsteady({island, other}) || is_unsteady({other, island}) ? 1U : 0U;
     }

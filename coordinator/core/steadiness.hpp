@@ -48,7 +48,8 @@ class Steadiness {
   // Both directions, and the links of both.
   [[nodiscard]] bool steady(const IslandId& a, const IslandId& b) const;
   [[nodiscard]] bool any() const;
-  // More than half of the paths between it and the others, of whom there are several, are unsteady: it is its own link that comes and goes.
+  // Its own link comes and goes: the coordinator lost it, or more than half of the paths between it and the others are unsteady, of whom
+  // there are several. An other one whose own link is lost is none of those.
   [[nodiscard]] bool restless(const IslandId& island, const std::vector<IslandId>& others) const;
   // All that counts as unsteady, of these islands.
   [[nodiscard]] std::vector<UnsteadyPath> among(const std::vector<IslandId>& islands) const;

@@ -89,6 +89,28 @@ TEST_CASE("most of an island's paths are its link") {
   CHECK(steadiness.among(all).size() == 2);
 }
 
+// Ten minutes in which three of four islands were stopped and cut off again and again had the fourth left out.
+TEST_CASE("paths to islands whose own links come and go make nobody's link one that does") {
+  Steadiness steadiness;
+  const IslandId d("d");
+  const std::vector<IslandId> all = {a, b, c, d};
+  for (const IslandId& other : {b, c, d}) {
+    steadiness.report({a, other}, told(10, 0.5), kStart);
+    steadiness.report({other, a}, told(10, 0.5), kStart);
+  }
+  CHECK(steadiness.restless(a, all));  // as far as is known
+  for (int i = 0; i < 3; ++i) {
+    for (const IslandId& other : {b, c}) {
+      steadiness.lost(other, kStart + i * 20s);
+      steadiness.back(other, false, kStart + i * 20s + 5s);
+    }
+  }
+  CHECK_FALSE(steadiness.restless(a, all));
+  CHECK(steadiness.restless(b, all));
+  CHECK(steadiness.restless(c, all));
+  CHECK_FALSE(steadiness.steady(a, b));
+}
+
 TEST_CASE("an island that is lost three times within five minutes is unsteady, one that is started anew is not") {
   Steadiness steadiness;
   CHECK_FALSE(steadiness.lost(a, kStart));
