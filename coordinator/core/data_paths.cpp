@@ -2,6 +2,8 @@
 #include "coordinator/core/data_paths.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "coordinator/core/core_state.hpp"
 #include "transport/base/address.hpp"
@@ -330,10 +332,12 @@ std::string DataPaths::rhythm_of(const IslandId& island, const std::vector<Islan
 
 // `at_once`: for those who cannot do without a path that is not trusted yet, or that comes and goes.
 DetourInput DataPaths::detour_input(const std::vector<IslandId>& members, bool at_once) const {
-  DetourInput input{members, {}};
+  DetourInput input{members, {}, {}};
   if (!paths_.any(now()) && !steadiness_.any()) {
     return input;
   }
+  std::ranges::copy_if(members, std::inserter(input.suspected, input.suspected.end()),
+                       [&](const IslandId& member) { return steadiness_.suspected(member); });
   for (const IslandId& a : members) {
     for (const IslandId& b : members) {
       if (a < b && (!paths_.usable(a, b, now(), at_once) || (!at_once && !steadiness_.steady(a, b)))) {
@@ -350,8 +354,8 @@ DetourDecision DataPaths::detour_among(const Run& run, const std::vector<IslandI
   if (steady.left_out.empty() || run.members.size() >= run.spec.islands.min + steady.left_out.size()) {
     return steady;
   }
-  DetourInput broken{participants, {}};
-  for (const std::pair<IslandId, IslandId>& pair : detour_input(participants).apart) {
+  DetourInput broken = detour_input(participants);
+  for (const std::pair<IslandId, IslandId>& pair : std::exchange(broken.apart, {})) {
     if (!paths_.usable(pair.first, pair.second, now())) {
       broken.apart.insert(pair);
     }

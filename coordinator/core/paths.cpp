@@ -170,13 +170,15 @@ DetourDecision decide_detour(const DetourInput& input) {
   };
   while (members.size() > 2) {
     IslandId worst;
+    std::pair<std::size_t, bool> worst_is;  // apart from so many, and suspected
     std::size_t most = 0;
     bool anybody_reaches_all = false;
     for (const IslandId& member : members) {
       const std::size_t count = apart_from(member);
       anybody_reaches_all = anybody_reaches_all || count == 0;
-      if (count >= std::max<std::size_t>(most, 1)) {
-        most = count;
+      most = std::max(most, count);
+      if (const std::pair is(count, input.suspected.contains(member)); count > 0 && is >= worst_is) {
+        worst_is = is;
         worst = member;
       }
     }

@@ -88,14 +88,16 @@ std::string text_of(NotPunched why, const std::string& island, const std::string
 struct DetourInput {
   std::vector<IslandId> members;                  // in order
   std::set<std::pair<IslandId, IslandId>> apart;  // pairs between which data do not pass, the smaller id first
+  std::set<IslandId> suspected = {};              // whose own links were away lately
 };
 struct DetourDecision {
   std::vector<std::uint8_t> shares;  // per member that stays: 1 it sums a share, 0 it sums none; empty: everybody does
   std::vector<IslandId> left_out;    // cannot exchange with most of the others, or with nobody who could sum for both
 };
 // Two islands that are apart need not speak to each other where a third sums for both: whoever is apart from somebody sums nothing. An
-// island that is apart from more than half of the others is left out, and so is the most secluded one (of several the later in order) as
-// long as nobody is left who reaches all. Two islands alone that are apart: nobody is left out, for that would help nobody.
+// island that is apart from more than half of the others is left out, and so is the most secluded one (of several one that is suspected,
+// else the later in order) as long as nobody is left who reaches all. Two islands alone that are apart: nobody is left out, for that would
+// help nobody.
 DetourDecision decide_detour(const DetourInput& input);
 
 }  // namespace atl::coordinator

@@ -126,6 +126,8 @@ void Steadiness::back(const IslandId& island, bool new_process, TimePoint now) {
 std::vector<UnsteadyPath> Steadiness::settle(TimePoint now) {
   std::vector<UnsteadyPath> settled;
   for (auto& [path, record] : records_) {
+    std::erase_if(record.losses, [&](TimePoint lost) { return lost < now - kAvailabilityWindow; });
+    std::erase_if(record.quiet, [&](const auto& spell) { return spell.second < now - kAvailabilityWindow; });
     if (record.unsteady && !record.away && now >= record.until) {
       record.unsteady = false;
       record.settled = now;
@@ -148,6 +150,11 @@ bool Steadiness::any() const {
   return std::ranges::any_of(records_, [](const auto& record) { return record.second.unsteady; });
 }
 
+bool Steadiness::suspected(const IslandId& island) const {
+  const auto found = records_.find({IslandId(), island});
+  return found != records_.end() && (found->second.unsteady || !found->second.losses.empty() || !found->second.quiet.empty());
+}
+
 bool Steadiness::restless(const IslandId& island, const std::vector<IslandId>& others) const {
   if (is_unsteady({IslandId(), island})) {
     return true;
@@ -155,8 +162,7 @@ bool Steadiness::restless(const IslandId& island, const std::vector<IslandId>& o
   std::size_t all = 0;
   std::size_t unsteady = 0;
   for (const IslandId& other : others) {
-    // A path to an island whose own link comes and goes says nothing of this one.
-    if (other != island && !is_unsteady({IslandId(), other})) {
+    if (other != island && (!suspected(other) || suspected(island))) {
       ++all;
       unsteady += is_unsteady({island, other}) || is_unsteady({other, island}) ? 1U : 0U;
     }

@@ -48,8 +48,11 @@ class Steadiness {
   // Both directions, and the links of both.
   [[nodiscard]] bool steady(const IslandId& a, const IslandId& b) const;
   [[nodiscard]] bool any() const;
-  // Its own link comes and goes: the coordinator lost it, or more than half of the paths between it and the others are unsteady, of whom
-  // there are several. An other one whose own link is lost is none of those.
+  // The coordinator lost it, or did not hear it for a while, within the minutes that are looked back at. Of a path that comes and goes
+  // between one that is suspected and one that is not, the first is the cause.
+  [[nodiscard]] bool suspected(const IslandId& island) const;
+  // Its own link comes and goes: the coordinator lost it, or more than half of the paths between it and the others, of whom there are
+  // several, are unsteady. Of an island that is not suspected the paths to those that are do not count.
   [[nodiscard]] bool restless(const IslandId& island, const std::vector<IslandId>& others) const;
   // All that counts as unsteady, of these islands.
   [[nodiscard]] std::vector<UnsteadyPath> among(const std::vector<IslandId>& islands) const;

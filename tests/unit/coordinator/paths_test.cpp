@@ -69,15 +69,21 @@ TEST_CASE("decide_detour: every graph of up to five islands: nobody sums who mis
         pairs.emplace_back(members[j], members[i]);
       }
     }
-    for (std::uint32_t graph = 0; graph < (1U << pairs.size()); ++graph) {
+    for (std::uint32_t world = 0; world < (1U << (pairs.size() + count)); ++world) {
+      const std::uint32_t graph = world & ((1U << pairs.size()) - 1);
       DetourInput input{members, {}};
+      for (std::size_t i = 0; i < count; ++i) {
+        if ((world >> (pairs.size() + i) & 1U) != 0) {
+          input.suspected.insert(members[i]);
+        }
+      }
       for (std::size_t i = 0; i < pairs.size(); ++i) {
         if ((graph >> i & 1U) != 0) {
           input.apart.insert(pairs[i]);
         }
       }
       const DetourDecision decision = decide_detour(input);
-      CAPTURE(count, graph);
+      CAPTURE(count, graph, input.suspected.size());
       std::vector<IslandId> staying;
       std::ranges::copy_if(members, std::back_inserter(staying),
                            [&](const IslandId& island) { return std::ranges::find(decision.left_out, island) == decision.left_out.end(); });
@@ -103,6 +109,10 @@ TEST_CASE("decide_detour: every graph of up to five islands: nobody sums who mis
   // One that reaches nobody goes; two that miss each other stay.
   CHECK(decide_detour({{a, b, c}, {{a, c}, {b, c}}}).left_out == std::vector<IslandId>{c});
   CHECK(decide_detour({{a, b, c}, {{a, b}}}).shares == std::vector<std::uint8_t>{0, 0, 1});
+  // Where all are apart those go whose own links were away.
+  CHECK(decide_detour({{a, b, c}, {{a, b}, {a, c}, {b, c}}}).left_out == std::vector<IslandId>{c});
+  CHECK(decide_detour({{a, b, c}, {{a, b}, {a, c}, {b, c}}, {a, b}}).left_out == std::vector<IslandId>{b});
+  CHECK(decide_detour({{a, b, c}, {{a, c}, {b, c}}, {a, b}}).left_out == std::vector<IslandId>{c});
 }
 
 }  // namespace of_coordinator_paths_test

@@ -99,16 +99,20 @@ TEST_CASE("paths to islands whose own links come and go make nobody's link one t
     steadiness.report({other, a}, told(10, 0.5), kStart);
   }
   CHECK(steadiness.restless(a, all));  // as far as is known
-  for (int i = 0; i < 3; ++i) {
-    for (const IslandId& other : {b, c}) {
-      steadiness.lost(other, kStart + i * 20s);
-      steadiness.back(other, false, kStart + i * 20s + 5s);
-    }
-  }
+  steadiness.quiet(b, kStart, kStart + 4s);
+  steadiness.lost(c, kStart + 20s);
+  steadiness.back(c, false, kStart + 25s);
+  CHECK(steadiness.suspected(b));
+  CHECK(steadiness.suspected(c));
+  CHECK_FALSE(steadiness.suspected(d));
   CHECK_FALSE(steadiness.restless(a, all));
-  CHECK(steadiness.restless(b, all));
-  CHECK(steadiness.restless(c, all));
   CHECK_FALSE(steadiness.steady(a, b));
+  // Nobody remembers it for ever, nor holds it against an agent that was started anew.
+  steadiness.settle(kStart + 10min);
+  CHECK_FALSE(steadiness.suspected(b));
+  steadiness.lost(c, kStart + 10min);
+  steadiness.back(c, true, kStart + 11min);
+  CHECK_FALSE(steadiness.suspected(c));
 }
 
 TEST_CASE("an island that is lost three times within five minutes is unsteady, one that is started anew is not") {
