@@ -94,7 +94,6 @@ Result<TrainerCommand> trainer_command(const SessionSettings& settings, const Ru
   // Trainers that share cores starve each other when their threads spin while they wait.
   command.environment = {
       {"OMP_NUM_THREADS", count}, {"OPENBLAS_NUM_THREADS", count}, {"MKL_NUM_THREADS", count}, {"OMP_WAIT_POLICY", "passive"}};
-  command.environment.insert(settings.environment.begin(), settings.environment.end());
   const TrainerProgram* program = nullptr;
   if (has_own_trainer(spec)) {
     const std::string& name = spec.trainer.name;

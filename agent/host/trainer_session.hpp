@@ -35,7 +35,6 @@ struct SessionSettings {
   std::filesystem::path link_folder;  // of the socket; this user's alone
   DiskPath runs;                      // STATE/runs
   std::uint64_t memory_limit_bytes = 0;
-  std::map<std::string, std::string> environment;  // for trainers, beside what every trainer gets
   Duration hang_after = std::chrono::minutes(5);
   std::shared_ptr<SpanLog> spans;  // where the trainer's time went; empty: not kept
 };

@@ -13,8 +13,8 @@
 
 #include "agent/core/core.hpp"
 #include "agent/faults/rehearsed_links.hpp"
-#include "agent/host/blas_kernels.hpp"
 #include "agent/host/task_session.hpp"
+#include "agent/host/trainer_facts.hpp"
 #include "agent/service/address_watch.hpp"
 #include "agent/service/agent_metrics.hpp"
 #include "agent/service/checkpoint_copier.hpp"
@@ -58,7 +58,7 @@ const M* message_in(const LinkEvent& event) {
 class Driver {
  public:
   Driver(const AgentOptions& options, std::string bound, std::string dialled, SessionSettings session, Core core,
-         std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, std::unique_ptr<AskedTrainer> asked, Kernels kernels,
+         std::unique_ptr<ControlClient> control, std::unique_ptr<EngineThread> engine, std::unique_ptr<AskedTrainer> asked,
          std::unique_ptr<PortMapping> mapping, const StopSignals& signals, const StateLock& lock)
       : options_(options),
         bound_(std::move(bound)),
@@ -68,7 +68,6 @@ class Driver {
         control_(std::move(control)),
         engine_(std::move(engine)),
         asked_(std::move(asked)),
-        kernels_(std::move(kernels)),
         mapping_(std::move(mapping)),
         signals_(signals),
         leave_watch_({options.leave_file, options.leave_command, options.state, options.leave_idle}),
@@ -311,7 +310,7 @@ class Driver {
     }
   }
 
-  // What the built-in trainer says of itself, once: until then it is what this machine has.
+  // What the built-in trainer says of itself, once.
   void hear_trainer() {
     const std::optional<TrainerFacts> facts = asked_ ? asked_->take() : std::nullopt;
     if (!facts) {
@@ -319,13 +318,14 @@ class Driver {
     }
     asked_.reset();
     const std::vector<std::string> gpus = gpus_of();
-    const std::string text = computes_text(*facts, kernels_, gpus);
+    const std::string text = computes_text(*facts, gpus);
+    if (text.empty()) {
+      return;
+    }
     log_info("island " + session_.island + ": trainers are to compute with " + text);
+    pending_.push_back(SelfChanged{.kernels = text});
     if (const std::string idle = idle_gpus_text(*facts, gpus); !idle.empty()) {
       log_warning("island " + session_.island + ": " + idle);
-    }
-    if (text != kernels_.text) {
-      pending_.push_back(SelfChanged{.kernels = text});
     }
   }
 
@@ -507,8 +507,7 @@ class Driver {
   Core core_;
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<EngineThread> engine_;
-  std::unique_ptr<AskedTrainer> asked_;  // nothing: it has answered
-  Kernels kernels_;
+  std::unique_ptr<AskedTrainer> asked_;   // nothing: it has answered
   std::unique_ptr<PortMapping> mapping_;  // empty: no router is asked
   std::uint64_t pieces_sent_ = 0;         // by the engine, when it was last looked at
   const StopSignals& signals_;
@@ -555,8 +554,7 @@ Status check_key_is_there(const AgentOptions& options) {
 
 Status run_agent(const AgentOptions& given) {
   AgentOptions options = given;
-  const char* core_type = std::getenv(kCoreTypeVariable);
-  const Kernels kernels = choose_kernels(core_type == nullptr ? std::nullopt : std::optional<std::string>(core_type));  // before any thread
+  // Before any thread.
   auto asked = std::make_unique<AskedTrainer>(options.program.empty() ? "/proc/self/exe" : options.program);
   const StopSignals signals;
   std::error_code failure;
@@ -608,10 +606,10 @@ Status run_agent(const AgentOptions& given) {
     return {};
   };
   ATOLL_TRY(once_there_is_room(options.state, signals.fd(), make_link));
-  ATOLL_ASSIGN(SessionSettings session, settings_of_sessions(options, engine_settings, kernels));
+  ATOLL_ASSIGN(SessionSettings session, settings_of_sessions(options, engine_settings));
   session.island = name;
   session.link_folder = link_folder->path();
-  Identity identity = identity_of(options, kernels.text, control_settings.coordinator_key);
+  Identity identity = identity_of(options, control_settings.coordinator_key);
   identity.island = island;
   identity.name = name;
   identity.bulk_address = address;
@@ -625,7 +623,7 @@ Status run_agent(const AgentOptions& given) {
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + addresses_for_people(address));
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
-                kernels, std::move(mapping), signals, lock);
+                std::move(mapping), signals, lock);
   return driver.run();
 }
 

@@ -42,7 +42,7 @@ Result<EngineSettings> settings_of_engine(const AgentOptions& options, const Isl
   return settings;
 }
 
-Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine, const Kernels& kernels) {
+Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine) {
   SessionSettings session;
   session.spans = engine.spans;
   session.runs = engine.runs;
@@ -53,15 +53,11 @@ Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const 
   if (session.program.empty()) {
     ATOLL_ASSIGN(session.program, own_program());
   }
-  if (!kernels.core_type.empty()) {
-    session.environment[kCoreTypeVariable] = kernels.core_type;
-  }
   return session;
 }
 
-Identity identity_of(const AgentOptions& options, std::string kernels, const std::string& coordinator_key) {
+Identity identity_of(const AgentOptions& options, const std::string& coordinator_key) {
   Identity identity;
-  identity.kernels = std::move(kernels);
   identity.version = options.version;
   identity.boot = random_number();
   identity.platform = platform_text();

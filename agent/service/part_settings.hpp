@@ -5,7 +5,6 @@
 
 #include "agent/core/settings.hpp"
 #include "agent/engine/sync_engine.hpp"
-#include "agent/host/blas_kernels.hpp"
 #include "agent/host/trainer_session.hpp"
 #include "agent/service/driver.hpp"
 #include "transport/identity/identity.hpp"
@@ -18,8 +17,8 @@ Result<ZmqBulkSettings> settings_of_link(const AgentOptions& options, const KeyP
 // Errors: io.
 Result<EngineSettings> settings_of_engine(const AgentOptions& options, const IslandId& island);
 // What sessions with trainers need besides the island's name and the folder of its sockets. Errors: io.
-Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine, const Kernels& kernels);
+Result<SessionSettings> settings_of_sessions(const AgentOptions& options, const EngineSettings& engine);
 // As which the island introduces itself.
-Identity identity_of(const AgentOptions& options, std::string kernels, const std::string& coordinator_key);
+Identity identity_of(const AgentOptions& options, const std::string& coordinator_key);
 
 }  // namespace atl::agent

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/blas_kernels.hpp"
+#include "agent/host/trainer_facts.hpp"
 #include "cli/line/command.hpp"
 #include "cli/planning/measured_paths.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -39,9 +39,9 @@ struct DoctorFiles {
   std::string certificate;  // the page's
 };
 
-// What trainers multiply matrices with: `blas`, by the choice `kernels`. The reference BLAS must be replaced where there is a
-// built-in trainer, which computes with it; elsewhere it is doubtful only: a trainer of one's own may bring another.
-Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool built_in_trainer);
+// The built-in trainer, which lies at `module` (empty: there is none), and what it computes with: nothing where its LibTorch cannot be
+// loaded, many times too slowly with the reference BLAS.
+Finding judge_trainer(const std::string& module, const std::string& looked_for, const TrainerFacts& trainer);
 
 struct TcpFacts;  // transport/zmq/tcp_tuning.hpp
 // How the kernel controls congestion, and how much its buffers let a connection carry over a far path.
@@ -54,7 +54,7 @@ std::vector<Finding> look_at_state_directory(const std::filesystem::path& state)
 // What this user may still write there.
 std::uintmax_t free_bytes(const std::filesystem::path& folder);
 
-// Arithmetic, trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
+// Trainer, device, memory (for the run's arena, if there is a run), descriptors, connections, state directory, its disk, its
 // data sets.
 std::vector<Finding> look_at_machine(const Invocation& invocation, const std::filesystem::path& state, const std::string& config,
                                      const std::optional<RunSpec>& run);

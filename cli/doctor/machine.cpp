@@ -6,7 +6,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "agent/host/blas_kernels.hpp"
+#include "agent/host/trainer_facts.hpp"
 #include "agent/island_link/arena.hpp"
 #include "agent/service/data_access.hpp"
 #include "cli/doctor/doctor.hpp"
@@ -37,21 +37,9 @@ std::optional<fs::path> built_in_trainer(const std::vector<fs::path>& places) {
   return found == places.end() ? std::nullopt : std::optional<fs::path>(*found);
 }
 
-Finding look_at_kernels(const Environment& environment, const TrainerFacts& trainer) {
-  const Kernels kernels = choose_kernels(environment(kCoreTypeVariable));
-  if (trainer.text.find("MKL ") != std::string::npos) {
-    return {"arithmetic", Health::good, "trainers compute with " + trainer.text};  // whatever BLAS the system has
-  }
-  return judge_arithmetic(kernels, probe_blas(kernels.core_type), built_in_trainer(trainer_module_places(environment)).has_value());
-}
-
 Finding look_at_module(const Environment& environment, const TrainerFacts& trainer) {
   const std::vector<fs::path> places = trainer_module_places(environment);
-  if (const std::optional<fs::path> found = built_in_trainer(places)) {
-    return {"trainer", Health::good, "the built-in trainer is " + found->string() + (trainer.text.empty() ? "" : ": " + trainer.text)};
-  }
-  return {"trainer", Health::doubtful,
-          "there is no built-in trainer (" + places.front().string() + "); a coordinator and an operator need none"};
+  return judge_trainer(built_in_trainer(places).value_or("").string(), places.front().string(), trainer);
 }
 
 // What the kernel knows of NVIDIA's devices, and whether the built-in trainer can use them.
@@ -167,28 +155,27 @@ Result<AgentSettings> read_agent_settings(const fs::path& state, const std::stri
   return settings;
 }
 
-Finding judge_arithmetic(const Kernels& kernels, const BlasFacts& blas, bool built_in_trainer) {
-  if (blas.file.empty()) {
-    return {"arithmetic", Health::doubtful,
-            "no BLAS library was found: the built-in trainer cannot run here (apt-get install libopenblas0-pthread libtorch-dev)"};
+Finding judge_trainer(const std::string& module, const std::string& looked_for, const TrainerFacts& trainer) {
+  if (module.empty()) {
+    return {"trainer", Health::doubtful, "there is no built-in trainer (" + looked_for + "); a coordinator and an operator need none"};
   }
-  if (is_reference_blas(blas)) {
-    return {
-        "arithmetic", built_in_trainer ? Health::bad : Health::doubtful,
-        "the reference BLAS multiplies matrices many times slower than OpenBLAS: " + blas.file + " (apt-get install libopenblas0-pthread)"};
+  const std::string is = "the built-in trainer is " + module;
+  if (trainer.text.empty()) {
+    return {"trainer", Health::bad, is + ", and it says nothing: `atoll trainer --facts` tells why"};
   }
-  return {"arithmetic", Health::good, "trainers compute with " + kernels.text};
+  if (has_slow_blas(trainer)) {
+    return {"trainer", Health::bad,
+            is + ": " + trainer.text + ", the reference BLAS, which multiplies matrices many times slower than OpenBLAS (apt-get install " +
+                "libopenblas0-pthread)"};
+  }
+  return {"trainer", Health::good, is + ": " + trainer.text};
 }
 
 std::vector<Finding> look_at_machine(const Invocation& invocation, const fs::path& state, const std::string& config,
                                      const std::optional<RunSpec>& run) {
   const TrainerFacts trainer = ask_trainer("/proc/self/exe");
-  std::vector<Finding> findings = {look_at_kernels(invocation.environment, trainer),
-                                   look_at_module(invocation.environment, trainer),
-                                   look_at_device(trainer),
-                                   look_at_shared_memory(run),
-                                   look_at_descriptors(),
-                                   judge_connections(tcp_facts())};
+  std::vector<Finding> findings = {look_at_module(invocation.environment, trainer), look_at_device(trainer), look_at_shared_memory(run),
+                                   look_at_descriptors(), judge_connections(tcp_facts())};
   std::ranges::move(look_at_state_directory(state), std::back_inserter(findings));
   if (const Result<AgentSettings> settings = read_agent_settings(state, config)) {
     look_at_data(*settings, findings);

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "agent/host/blas_kernels.hpp"
 #include "cli/views/parts/printable.hpp"
 
 namespace atl {
@@ -28,15 +27,6 @@ Result<std::filesystem::path> find_module(const Environment& environment) {
                                     "); build atoll with LibTorch (-DATOLL_TORCH=ON) or set ATOLL_TRAINER_MODULE"};
 }
 
-// OpenBLAS reads the environment when it is loaded, so this has to be set before. An agent has done so for its trainers.
-void choose_blas_kernels(const Environment& environment) {
-  if (!environment(kCoreTypeVariable)) {
-    if (const Kernels kernels = choose_kernels(std::nullopt); !kernels.core_type.empty()) {
-      ::setenv(kCoreTypeVariable, kernels.core_type.c_str(), 0);
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<std::filesystem::path> trainer_module_places(const Environment& environment) {
@@ -56,12 +46,11 @@ std::vector<std::filesystem::path> trainer_module_places(const Environment& envi
 Result<int> call_trainer_module(const Environment& environment, const std::string& entry, const std::string& name,
                                 const std::vector<std::string>& arguments) {
   ATOLL_ASSIGN(const std::filesystem::path path, find_module(environment));
-  choose_blas_kernels(environment);
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const char* why = ::dlerror();
     return Error{Code::unavailable, "the built-in trainer cannot be loaded: " + printable(why == nullptr ? path.string() : why, 400) +
-                                        "; is LibTorch installed (libtorch-dev)?"};
+                                        "; is the LibTorch that it was built for still there?"};
   }
   const auto function = reinterpret_cast<Entry>(::dlsym(module, entry.c_str()));
   if (function == nullptr) {

@@ -218,7 +218,7 @@ std::string waits_text(const json& document, const Terminal& terminal) {
   return text.empty() ? text : styled("waits", Style::bold, terminal) + "\n" + text;
 }
 
-// What the islands multiply matrices with, once where it is the same: "OpenBLAS 0.3.21 with Haswell kernels (its own choice)".
+// What the islands' built-in trainers compute with, once where it is the same: "LibTorch 2.13.0 (AVX512), MKL 2024.2, on the processor".
 std::string kernels_line(const json& document) {
   std::vector<std::pair<std::string, std::string>> said;  // kernels, islands
   for (const json& island : list_at(document, "islands")) {

@@ -240,7 +240,7 @@ TEST_CASE("the trainer's module: found, called with its arguments, or missed cle
   const Called unloadable = call({"trainer"}, {{"ATOLL_TRAINER_MODULE", broken.path.string()}});
   CHECK(unloadable.exit == 3);
   CHECK(unloadable.err.find("cannot be loaded") != std::string::npos);
-  CHECK(unloadable.err.find("libtorch-dev") != std::string::npos);
+  CHECK(unloadable.err.find("is the LibTorch that it was built for still there?") != std::string::npos);
 
   const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", atl_test::fixture_module()}};
   CHECK(call({"trainer", "--socket", "x", "--help"}, fixture).exit == 40 + 4);  // the fixture returns 40 + argc
@@ -335,15 +335,20 @@ TEST_CASE("exit codes") {
   CHECK(distinct == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130});
 }
 
-TEST_CASE("doctor wants the reference BLAS replaced where the built-in trainer computes with it, and says how") {
-  const BlasFacts reference = {"", "", false, "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3.11.0"};
-  const Finding slow = judge_arithmetic({"", blas_text(reference)}, reference, true);
+TEST_CASE("doctor says what the built-in trainer computes with, and wants the reference BLAS replaced") {
+  const std::string module = "/usr/lib/atoll/atoll_trainer.so";
+  const auto judged = [&](const std::string& text) { return judge_trainer(module, module, {text, false, 0}); };
+  const Finding slow = judged("LibTorch 2.6.0 (AVX2), a BLAS that is not OpenBLAS: /usr/lib/x86_64-linux-gnu/blas/libblas.so.3.12.0");
   CHECK(slow.health == Health::bad);
   CHECK(slow.text.find("apt-get install libopenblas0-pthread") != std::string::npos);
-  CHECK(judge_arithmetic({"", blas_text(reference)}, reference, false).health == Health::doubtful);
-  const BlasFacts fast = {"0.3.21", "Haswell", true, "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"};
-  CHECK(judge_arithmetic({"", blas_text(fast)}, fast, true).health == Health::good);
-  CHECK(judge_arithmetic({"", "no BLAS of the system"}, {}, true).health == Health::doubtful);
+  CHECK(judged("LibTorch 2.6.0 (AVX2), a BLAS that is not OpenBLAS: /usr/lib/x86_64-linux-gnu/blis-pthread/libblas.so.4").health ==
+        Health::good);
+  const Finding good = judged("LibTorch 2.13.0 (AVX512), MKL 2024.2");
+  CHECK(good.health == Health::good);
+  CHECK(good.text == "the built-in trainer is " + module + ": LibTorch 2.13.0 (AVX512), MKL 2024.2");
+  CHECK(judged("").health == Health::bad);  // its LibTorch is gone
+  CHECK(judged("").text.find("`atoll trainer --facts` tells why") != std::string::npos);
+  CHECK(judge_trainer("", module, {}).health == Health::doubtful);
 }
 
 TEST_CASE("doctor advises BBR where the kernel has not been given it, and nowhere else") {
@@ -392,8 +397,8 @@ TEST_CASE("doctor says what this machine is fit for, and what must be mended") {
   for (const json& finding : document["findings"]) {
     looked_at.insert(finding["what"]);
   }
-  CHECK(looked_at == std::set<std::string>{"arithmetic", "trainer", "device", "memory", "descriptors", "connections", "state"});
-  CHECK(call({"doctor", "--state", state}).out.find("kernels") != std::string::npos);
+  CHECK(looked_at == std::set<std::string>{"trainer", "device", "memory", "descriptors", "connections", "state"});
+  CHECK(call({"doctor", "--state", state}).out.find("there is no built-in trainer") != std::string::npos);
   std::filesystem::create_directories(state);
   std::filesystem::permissions(state, std::filesystem::perms(0755));
   const Called open_to_all = call({"doctor", "--state", state});
