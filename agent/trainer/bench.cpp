@@ -110,7 +110,8 @@ Status take_turns(Setting setting) {
       ATOLL_TRY(learner.compute_gradient());
       ATOLL_TRY(learner.apply_gradient());
     }
-    ATOLL_ASSIGN(const std::vector<double> losses, learner.take_losses());  // all of it is done
+    ATOLL_ASSIGN(const std::function<Learner::Numbers()> numbers, learner.report(false));
+    const std::vector<double> losses = numbers().losses;  // all of it is done
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
     const std::uint64_t tokens = setting.steps * configure.training.batch * configure.training.sequence_length;
     std::printf("%.0f\n", losses.size() == setting.steps ? static_cast<double>(tokens) / spent.count() : 0.0);

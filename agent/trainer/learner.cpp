@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/trainer/adamw.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
 #include "agent/trainer/device_copies.hpp"
-#include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/objective.hpp"
 #include "agent/trainer/tensor_values.hpp"
 #include "agent/trainer/torch_runtime.hpp"
@@ -32,25 +32,6 @@ struct CopyRun {
   std::uint64_t arena;
   std::int64_t count;
 };
-
-// Neighbouring leaves with the same weight decay.
-struct DecayRange {
-  std::int64_t offset;
-  std::int64_t count;
-  bool decays;
-};
-
-std::vector<DecayRange> decay_ranges(const std::vector<Objective::Leaf>& leaves) {
-  std::vector<DecayRange> ranges;
-  for (const Objective::Leaf& leaf : leaves) {
-    if (!ranges.empty() && ranges.back().decays == leaf.matrix) {
-      ranges.back().count += leaf.tensor.numel();
-    } else {
-      ranges.push_back({leaf.offset, leaf.tensor.numel(), leaf.matrix});
-    }
-  }
-  return ranges;
-}
 
 // What is left of an average that decays by min(decay, (1 + s)/(10 + s)) at every step s, from step `from` to step `to`. Nothing if it goes
 // back.
@@ -88,12 +69,10 @@ struct Learner::State {
 
   // Flat, in manifest order.
   at::Tensor parameters;
-  at::Tensor gradient;
-  at::Tensor first;
-  at::Tensor second;
-  at::Tensor average;  // of the synchronised parameters; undefined where none is kept
-  std::vector<DecayRange> ranges;
-  at::Tensor decay_mask;  // on a GPU: 1 where weight decay applies
+  at::Tensor gradient;  // of the last step, where gradients are exchanged
+  at::Tensor average;   // of the synchronised parameters; undefined where none is kept
+  AdamW optimizer;
+  at::Tensor norm;  // of the last step's gradient
 
   std::span<float> arena;
   std::vector<std::vector<CopyRun>> runs;                   // by fragment
@@ -103,9 +82,7 @@ struct Learner::State {
 
   std::uint64_t step = 0;
   std::uint64_t position = 0;
-  std::uint64_t updates = 0;           // of the optimiser
-  std::vector<double> losses;          // of a processor's steps
-  std::vector<at::Tensor> gpu_losses;  // of a GPU's, which nobody has waited for yet
+  std::vector<at::Tensor> losses;  // which nobody has waited for yet
 
   State(const Configure& configure, std::unique_ptr<Objective> aim, at::Device where, bool half)
       : training(configure.training),
@@ -116,22 +93,13 @@ struct Learner::State {
         device(where),
         bf16(half),
         parameters(objective->parameters()),
-        gradient(at::zeros_like(parameters)),
-        first(at::zeros_like(parameters)),
-        second(at::zeros_like(parameters)) {
-    const std::vector<Objective::Leaf> leaves = objective->leaves();
-    ranges = decay_ranges(leaves);
-    for (const Objective::Leaf& leaf : leaves) {
-      leaf.tensor.mutable_grad() = gradient.narrow(0, leaf.offset, leaf.tensor.numel()).view(leaf.tensor.sizes());
+        optimizer(training, parameters, objective->leaves()),
+        norm(at::zeros({}, parameters.options())) {
+    if (gradients) {
+      gradient = at::zeros_like(parameters);
     }
     if (objective->average_decay()) {
       average = parameters.clone();
-    }
-    if (device.is_cuda()) {
-      decay_mask = at::zeros_like(parameters);
-      for (const DecayRange& range : ranges) {
-        decay_mask.narrow(0, range.offset, range.count).fill_(range.decays ? 1.0 : 0.0);
-      }
     }
   }
 
@@ -157,43 +125,6 @@ struct Learner::State {
       ours.copy_(theirs);
     } else {
       ours.mul_(kept).add_(theirs, 1.0 - kept);
-    }
-  }
-
-  void step_on_processor(const AdamW& settings, const DecayRange& range) const {
-    const auto from = static_cast<std::size_t>(range.offset);
-    const auto count = static_cast<std::size_t>(range.count);
-    AdamW own = settings;
-    own.weight_decay = range.decays ? settings.weight_decay : 0.0;
-    adamw_step(own, {floats_of(parameters).subspan(from, count), floats_of(gradient).subspan(from, count),
-                     floats_of(first).subspan(from, count), floats_of(second).subspan(from, count)});
-  }
-
-  // The same arithmetic as adamw_step, without waiting for the GPU; a gradient that is not finite counts as zero.
-  void step_on_gpu(const AdamW& settings) {
-    const at::Tensor norm = gradient.norm();
-    const at::Tensor finite = at::isfinite(norm);
-    at::Tensor scale = finite.to(at::kFloat);
-    if (!gpu_losses.empty()) {
-      at::Tensor& loss = gpu_losses.back();  // finite or not: with such a gradient the step counts as not finite
-      loss = at::where(finite, loss, at::full_like(loss, std::numeric_limits<double>::quiet_NaN()));
-    }
-    if (training.clip_norm > 0.0) {
-      scale = scale * at::clamp_max(training.clip_norm / (at::nan_to_num(norm) + 1e-6), 1.0);
-    }
-    const at::Tensor g = at::nan_to_num(gradient, 0.0, 0.0, 0.0) * scale;
-    const auto t = static_cast<double>(settings.step);
-    parameters.addcmul_(parameters, decay_mask, -settings.learning_rate * settings.weight_decay);
-    first.mul_(settings.beta1).add_(g, 1.0 - settings.beta1);
-    second.mul_(settings.beta2).addcmul_(g, g, 1.0 - settings.beta2);
-    const at::Tensor denominator = second.sqrt().mul_(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t))).add_(settings.epsilon);
-    parameters.addcdiv_(first, denominator, -settings.learning_rate / (1.0 - std::pow(settings.beta1, t)));
-  }
-
-  // The loss was finite, its gradient was not: the step counts as not finite.
-  void note_bad_gradient() {
-    if (!losses.empty()) {
-      losses.back() = std::numeric_limits<double>::quiet_NaN();
     }
   }
 
@@ -257,10 +188,10 @@ Result<Learner> Learner::make(const Configure& configure) {
     const Training& training = configure.training;
     ATOLL_TRY(check(training));
     ATOLL_ASSIGN(const at::Device device, device_named(training.device));
-    ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
     set_arithmetic_threads(training.threads);
     ATOLL_ASSIGN(std::unique_ptr<Objective> objective,
                  configure.diffusion ? image_objective(configure, device) : language_objective(configure, device));
+    ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device, objective->parameters().numel()));
     objective->deal(DataShare{configure.data.classes, configure.data.stretches, configure.data.part, configure.data.parts});
     return Learner(std::make_unique<State>(configure, std::move(objective), device, bf16));
   });
@@ -319,27 +250,27 @@ Status Learner::compute_gradient() {
     State& s = *state_;
     const std::uint64_t accumulation = s.training.accumulation;
     const std::uint64_t rows = s.training.batch / accumulation;
-    s.gradient.zero_();
-    at::Tensor on_gpu;
-    double sum = 0.0;
+    if (s.gradients) {
+      s.optimizer.gather_gradients(s.gradient);
+    } else {
+      s.optimizer.forget_gradients();
+    }
+    at::Tensor mean;
     for (std::uint64_t micro = 0; micro < accumulation; ++micro) {
       at::Tensor loss;
       {
         const Autocast autocast(s.bf16);
         ATOLL_ASSIGN(loss, s.objective->loss(s.position + micro * rows, rows));
       }
-      (accumulation == 1 ? loss : loss / static_cast<double>(accumulation)).backward();
-      if (s.device.is_cpu()) {
-        sum += loss.item<double>();
-      } else {
-        on_gpu = on_gpu.defined() ? on_gpu + loss.detach() : loss.detach();
+      if (accumulation > 1) {
+        loss = loss / static_cast<double>(accumulation);
       }
+      loss.backward();
+      mean = mean.defined() ? mean + loss.detach() : loss.detach();
     }
-    if (s.device.is_cpu()) {
-      s.losses.push_back(sum / static_cast<double>(accumulation));
-    } else {
-      s.gpu_losses.push_back(on_gpu / static_cast<double>(accumulation));
-    }
+    s.norm = s.optimizer.norm();
+    // Where the loss is finite and its gradient is not, the step counts as not finite.
+    s.losses.push_back(at::where(at::isfinite(s.norm), mean, at::full_like(mean, std::numeric_limits<double>::quiet_NaN())));
     return {};
   });
 }
@@ -348,33 +279,11 @@ Status Learner::apply_gradient(double progress) {
   return catching([this, progress]() -> Status {
     const at::NoGradGuard no_gradient;
     State& s = *state_;
-    AdamW settings;
     const auto step = static_cast<double>(s.step + 1);
     const auto steps = static_cast<double>(s.training.steps);
-    settings.learning_rate = s.learning_rate.at(progress > step / steps ? progress * steps : step);
-    settings.weight_decay = s.training.weight_decay;
-    settings.beta1 = s.training.beta1;
-    settings.beta2 = s.training.beta2;
-    settings.epsilon = s.training.epsilon;
-    settings.step = s.updates + 1;
-    if (s.device.is_cpu()) {
-      const double norm = std::sqrt(sum_of_squares(floats_of(s.gradient)));
-      if (s.training.clip_norm > 0.0 && norm > s.training.clip_norm) {
-        settings.gradient_scale = static_cast<float>(s.training.clip_norm / (norm + 1e-6));
-      }
-      // One bad batch must not ruin the optimiser's state for good; the agent hears of it and decides.
-      if (!std::isfinite(norm)) {
-        s.note_bad_gradient();
-      } else {
-        for (const DecayRange& range : s.ranges) {
-          s.step_on_processor(settings, range);
-        }
-        ++s.updates;
-      }
-    } else {
-      s.step_on_gpu(settings);
-      ++s.updates;
-    }
+    // One bad batch must not ruin the optimiser's state for good; the agent hears of it and decides.
+    s.optimizer.step(s.learning_rate.at(progress > step / steps ? progress * steps : step),
+                     s.gradients ? s.optimizer.norm() : s.norm);  // what was exchanged is another gradient
     ++s.step;
     s.position += s.training.batch;
     for (std::uint32_t fragment = 0; s.gradients && fragment < s.runs.size(); ++fragment) {
@@ -388,32 +297,16 @@ Status Learner::apply_gradient(double progress) {
   });
 }
 
-Result<std::vector<double>> Learner::take_losses() {
-  return catching([this]() -> Result<std::vector<double>> {
-    std::vector<double> losses = std::exchange(state_->losses, {});
-    if (!state_->gpu_losses.empty()) {
-      const at::Tensor all = at::stack(std::exchange(state_->gpu_losses, {})).to(at::kDouble).cpu();
-      losses.insert(losses.end(), all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
-    }
-    return losses;
-  });
-}
-
 Result<std::function<Learner::Numbers()>> Learner::report(bool wants_norm) {
   return catching([&]() -> Result<std::function<Numbers()>> {
     State& s = *state_;
-    if (!s.copies) {
-      Numbers numbers;
-      ATOLL_ASSIGN(numbers.losses, take_losses());
-      numbers.norm = wants_norm ? std::sqrt(sum_of_squares(floats_of(s.gradient))) : 0.0;
-      return std::function<Numbers()>([numbers] { return numbers; });
-    }
-    std::vector<at::Tensor> all = std::exchange(s.gpu_losses, {});
+    std::vector<at::Tensor> all = std::exchange(s.losses, {});
     const std::size_t losses = all.size();
     if (wants_norm) {
-      all.push_back(s.gradient.norm());
+      all.push_back(s.norm);
     }
-    const at::Tensor here = all.empty() ? at::empty({0}, at::kDouble) : s.copies->to_host(at::stack(all).to(at::kDouble));
+    const at::Tensor there = all.empty() ? at::empty({0}, at::kDouble) : at::stack(all).to(at::kDouble);
+    const at::Tensor here = s.copies ? s.copies->to_host(there) : there.cpu();
     return std::function<Numbers()>([here, losses, wants_norm] {
       const auto* values = here.data_ptr<double>();
       return Numbers{{values, values + losses}, wants_norm ? values[losses] : 0.0};
@@ -497,11 +390,12 @@ Status Learner::save(const std::string& directory) {
   return catching([&]() -> Status {
     const State& s = *state_;
     const at::Tensor parameters = s.parameters.cpu();
-    const at::Tensor first = s.first.cpu();
-    const at::Tensor second = s.second.cpu();
+    const at::Tensor first = s.optimizer.first().cpu();
+    const at::Tensor second = s.optimizer.second().cpu();
     const at::Tensor average = s.average.defined() ? s.average.cpu() : at::empty({0}, at::kFloat);
     return save_trainer_state(directory, s.manifest(), {floats_of(parameters), floats_of(first), floats_of(second), floats_of(average)},
-                              {s.step, s.position, s.updates, s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>(), s.data});
+                              {s.step, s.position, static_cast<std::uint64_t>(s.optimizer.updates().item<double>()),
+                               s.average.defined() ? s.averaged_at : std::vector<std::uint64_t>(), s.data});
   });
 }
 
@@ -528,15 +422,15 @@ Status Learner::restore(const std::string& directory, std::uint64_t step, std::u
     }
     const at::NoGradGuard no_gradient;
     s.parameters.copy_(parameters);
-    s.first.copy_(first);
-    s.second.copy_(second);
+    s.optimizer.first().copy_(first);
+    s.optimizer.second().copy_(second);
     if (s.average.defined()) {
       s.average.copy_(average);
       // Saved under another strategy's fragments: taken as that of all of them.
       s.averaged_at = place.averaged_at.size() == s.averaged_at.size() ? place.averaged_at
                                                                        : std::vector<std::uint64_t>(s.averaged_at.size(), place.step);
     }
-    s.updates = place.updates;
+    s.optimizer.set_updates(place.updates);
     stand_at(step, position);
     return {};
   });

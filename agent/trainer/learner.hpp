@@ -1,14 +1,13 @@
 // The learner: objective (model, data, loss), optimiser and device of one trainer, without any word about agents.
 //
-// All parameters lie in one flat tensor, in the order of the manifest; the model's weights are views of it, and so are the
-// gradients of theirs. So a fragment is one copy, and the optimiser is one pass. The arena's order may differ; neighbours there
-// that are neighbours here are copied together.
-// Where the objective asks for it an average of the synchronised parameters is kept beside them: at every merge of a fragment it takes in
-// what the islands have agreed on, for all the steps since the last one (with decay d at step s: min(d, (1 + s)/(10 + s))), so that it is
-// the same on all of them; with payload gradient at every step. It is part of what is saved. A step is two calls, because a strategy may
-// exchange gradients between them: compute_gradient(), then apply_gradient().
-// On a GPU nothing is waited for: copies between it and the arena and the numbers of a report go on beside the steps that are computed
-// next (device_copies.hpp), and begun() tells when they have ended. Threads: one thread calls (LibTorch uses its own inside).
+// All parameters lie in one flat tensor, in the order of the manifest; the model's weights are views of it. So a fragment is one copy. The
+// arena's order may differ; neighbours there that are neighbours here are copied together. Where the objective asks for it an average of
+// the synchronised parameters is kept beside them: at every merge of a fragment it takes in what the islands have agreed on, for all the
+// steps since the last one (with decay d at step s: min(d, (1 + s)/(10 + s))), so that it is the same on all of them; with payload gradient
+// at every step. It is part of what is saved. A step is two calls, because a strategy may exchange gradients between them:
+// compute_gradient(), then apply_gradient(). On a GPU nothing is waited for: copies between it and the arena and the numbers of a report go
+// on beside the steps that are computed next (device_copies.hpp), and begun() tells when they have ended. Threads: one thread calls
+// (LibTorch uses its own inside).
 #pragma once
 
 #include <cstdint>
@@ -54,10 +53,9 @@ class Learner {
   // Clips, steps the optimiser; step() and position() move on.
   // progress: of the run, which may be further than this trainer's steps: the learning rate follows it.
   Status apply_gradient(double progress = 0.0);
-  // Losses of the steps computed since the last call, in order. On a GPU this waits for them.
-  Result<std::vector<double>> take_losses();
-  // What a report says: those losses, and the norm of the last gradient before clipping, which is not finite if the gradient was not; 0
-  // unless it is wanted. The function may be called once what begun() gives is true.
+  // What a report says: the losses of the steps computed since the last one, in order, and the norm of the last step's gradient before
+  // clipping, which is not finite if the gradient was not; 0 unless it is wanted. The function may be called once what begun() gives is
+  // true. Without an arena this waits for them.
   struct Numbers {
     std::vector<double> losses;
     double norm = 0;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
+#include "agent/trainer/adamw.hpp"
 #include "transport/base/data_share.hpp"
 #include "transport/base/result.hpp"
 
@@ -24,20 +25,14 @@ class Objective {
  public:
   virtual ~Objective() = default;
 
-  // A view of the flat parameters from `offset` on, at which gradients arrive; all together are the flat parameters without gaps.
-  struct Leaf {
-    at::Tensor tensor;
-    std::int64_t offset;
-    bool matrix;  // weight decay applies
-  };
-
   // Which of the data are this island's from now on.
   void deal(DataShare share) { share_ = std::move(share); }
 
   [[nodiscard]] virtual const island_link::Manifest& manifest() const = 0;
   // [elements of the manifest] float32 on the device, initialised from the seed.
   [[nodiscard]] virtual const at::Tensor& parameters() const = 0;
-  [[nodiscard]] virtual std::vector<Leaf> leaves() const = 0;
+  // All together are the flat parameters without gaps.
+  [[nodiscard]] virtual const std::vector<Leaf>& leaves() const = 0;
 
   // Mean loss of the sequences at positions position … position + rows − 1 of this island, a scalar to go backward from. The same for the
   // same sequences, wherever it is computed.

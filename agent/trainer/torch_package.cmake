@@ -1,4 +1,5 @@
-# The LibTorch inside a Python package torch, as ATOLL_TORCH names it: TORCH_INCLUDE_DIRS and TORCH_LIBRARIES, which is a target of our own.
+# The LibTorch inside a Python package torch, as ATOLL_TORCH names it, ON for that of build/python: TORCH_INCLUDE_DIRS and TORCH_LIBRARIES,
+# which is a target of our own.
 #
 # The package's own TorchConfig.cmake is not asked: that of a CUDA wheel wants a CUDA toolkit, which a program that is linked with LibTorch
 # does not need, and it takes libraries from other folders where they have the same names. Here everything is of the one folder, and what is
@@ -9,8 +10,15 @@ if(ATOLL_TORCH STREQUAL "python")
   if(torch_failed)
     message(FATAL_ERROR "ATOLL_TORCH is python, and python3 imports no torch (pip install torch, or -DATOLL_TORCH=FOLDER): ${torch_missing}")
   endif()
-else()
+elseif(ATOLL_TORCH MATCHES "/")
   set(torch_package "${ATOLL_TORCH}")
+else()
+  file(GLOB torch_package "${CMAKE_CURRENT_LIST_DIR}/../../build/python/lib/python3*/site-packages/torch")
+  if(NOT torch_package)
+    message(FATAL_ERROR "There is no LibTorch of 2.6 or newer: neither the system's nor one in build/python. examples/install-packages.sh "
+      "installs one; -DATOLL_TORCH=FOLDER takes that of a Python package torch; -DATOLL_TORCH=OFF leaves the built-in trainer out")
+  endif()
+  cmake_path(NORMAL_PATH torch_package)
 endif()
 foreach(needed include/ATen/ATen.h include/torch/csrc/api/include/torch/version.h lib/libtorch.so lib/libtorch_cpu.so lib/libc10.so)
   if(NOT EXISTS "${torch_package}/${needed}")
@@ -36,5 +44,6 @@ add_library(atoll_torch_package INTERFACE)
 target_link_libraries(atoll_torch_package INTERFACE "-Wl,--push-state,--no-as-needed${torch_libraries},--pop-state")
 target_link_options(atoll_torch_package INTERFACE "-Wl,-rpath,${torch_package}/lib" "-Wl,--allow-shlib-undefined")
 set(TORCH_INCLUDE_DIRS "${torch_package}/include" "${torch_package}/include/torch/csrc/api/include")
+target_include_directories(atoll_torch_package SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 set(TORCH_LIBRARIES atoll_torch_package)
 message(STATUS "The built-in trainer is for the LibTorch in ${torch_package}")

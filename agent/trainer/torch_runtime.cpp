@@ -94,9 +94,14 @@ Result<c10::Device> device_named(const std::string& name) {
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-Result<bool> bf16_named(const std::string& precision, const c10::Device& device) {
+Result<bool> bf16_named(const std::string& precision, const c10::Device& device, std::int64_t parameters) {
+  // Of 0.9 M parameters an H100 trained 125,000 tokens/s in float32 and 67,000 in bf16; of 124 M bf16 is by far the faster.
+  constexpr std::int64_t kBf16Pays = 20'000'000;
+  if (device.is_cuda()) {
+    at::globalContext().setFloat32MatmulPrecision("high");
+  }
   if (precision == "auto") {
-    return device.is_cuda();
+    return device.is_cuda() && parameters >= kBf16Pays;
   }
   if (precision == "float32") {
     return false;
@@ -157,42 +162,21 @@ std::string blas_in_use() {
   return "the BLAS inside LibTorch";
 }
 
-// Of LibTorch's own loops. Older versions have no name for it.
-std::string vectors_in_use() {
-#if TORCH_VERSION_MAJOR >= 2
-  return " (" + at::get_cpu_capability() + ")";
-#else
-  const std::string built = at::show_config();
-  const std::string usage = "CPU capability usage: ";
-  const std::size_t at = built.find(usage);
-  return at == std::string::npos ? "" : " (" + built.substr(at + usage.size(), built.find('\n', at) - at - usage.size()) + ")";
-#endif
-}
-
 }  // namespace
 
-std::string computes_with() { return std::string("LibTorch ") + TORCH_VERSION + vectors_in_use() + ", " + blas_in_use(); }
+std::string computes_with() { return std::string("LibTorch ") + TORCH_VERSION + " (" + at::get_cpu_capability() + "), " + blas_in_use(); }
 
 Autocast::Autocast(bool enabled) : enabled_(enabled) {
   if (enabled_) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
     at::autocast::set_autocast_enabled(at::kCUDA, true);
     at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
-#else
-    at::autocast::set_enabled(true);
-    at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
-#endif
   }
 }
 
 Autocast::~Autocast() {
   if (enabled_) {
     at::autocast::clear_cache();
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
     at::autocast::set_autocast_enabled(at::kCUDA, false);
-#else
-    at::autocast::set_enabled(false);
-#endif
   }
 }
 

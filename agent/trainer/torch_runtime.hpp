@@ -15,8 +15,10 @@ namespace atl {
 // auto (the first GPU if there is one) | cpu | cuda | cuda:N. Errors: invalid_argument naming what is there, why, and what to use.
 Result<c10::Device> device_named(const std::string& name);
 
-// auto (bf16 on a GPU, else float32) | float32 | bf16; true for bf16. Errors: invalid_argument for bf16 without a GPU.
-Result<bool> bf16_named(const std::string& precision, const c10::Device& device);
+// auto | float32 | bf16, of a model with so many parameters; true for bf16. auto: bf16 on a GPU, for the casts to pay, from 20 million
+// parameters on; else float32. On a GPU float32's matrix products are TF32's where it has them, which is the process's setting from then
+// on. Errors: invalid_argument for bf16 without a GPU.
+Result<bool> bf16_named(const std::string& precision, const c10::Device& device, std::int64_t parameters);
 
 // Threads of LibTorch's own loops and of the BLAS, if it can be told.
 void set_arithmetic_threads(std::uint32_t threads);

@@ -327,7 +327,8 @@ const std::array kRowsOfWork = {
            .type = text,
            .field = of<&RunSpec::training, &TrainingSpec::precision>,
            .choices = kPrecisions,
-           .doc = "Precision of the arithmetic. bf16 is autocast and needs CUDA. auto takes bf16 on CUDA, and float32 elsewhere."},
+           .doc = "Precision of the arithmetic. bf16 is autocast and needs CUDA. auto takes bf16 on CUDA where the model has 20 million "
+                  "parameters or more, and float32 elsewhere. Matrix products of float32 are TF32 on CUDA."},
     RunKey{.section = "training",
            .name = "threads",
            .type = integer,

@@ -66,7 +66,7 @@ Status train(const Task& task, const TaskListener& listener, const ImageMaterial
   while (learner.step() < training.steps) {
     const std::uint64_t step = learner.step();
     const std::vector<std::size_t> chosen = images_from(material.train, task.seed, step * training.batch, training.batch);
-    ATOLL_ASSIGN(const double loss, learner.take_step([&](const Dit& model) { return loss_of(model, chosen, step); }));
+    ATOLL_ASSIGN(const at::Tensor computed, learner.take_step([&](const Dit& model) { return loss_of(model, chosen, step); }));
     if (task.diffusion.save_every > 0 && learner.step() % task.diffusion.save_every == 0 && learner.step() < training.steps) {
       const std::string path = task.checkpoint + "." + std::to_string(learner.step());
       ATOLL_TRY(learner.save(path));
@@ -75,6 +75,7 @@ Status train(const Task& task, const TaskListener& listener, const ImageMaterial
     }
     const TimePoint here = now();
     if (here - told >= kTellEvery || learner.step() == training.steps) {
+      const double loss = computed.item<double>();
       const double speed = static_cast<double>((learner.step() - told_step) * training.batch) / std::max(seconds(here - told), 1e-9);
       ATOLL_TRY(listener.progress(
           {learner.step(), training.steps, std::isfinite(loss) ? std::optional(loss) : std::nullopt, speed, seconds(here - begin)}));
@@ -135,9 +136,9 @@ Result<std::string> train_expert(const Task& task, const TaskListener& listener,
   ATOLL_TRY(train(task, listener, material, task.training, learner,
                   [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
                     const at::Tensor clean = material.batch(chosen);
-                    const NoisedBatch noised = noised_batch(clean, task.diffusion.times, own_seed, step);
+                    const NoisedBatch noised = noised_batch(clean, task.diffusion.times, own_seed, step).on(device);
                     const at::Tensor classes = classes_of(task.diffusion, material.images, sizes, chosen, own_seed, step).to(device);
-                    return at::mse_loss(model.forward(noised.x.to(device), noised.t.to(device), classes), noised.velocity.to(device));
+                    return at::mse_loss(model.forward(noised.x, noised.t, classes), noised.velocity);
                   }));
   ATOLL_TRY(learner.export_average(task.output, model_facts(task)));
   return json{{"cluster", cluster},
@@ -156,13 +157,12 @@ Result<std::string> train_router(const Task& task, const TaskListener& listener)
   const at::Device device = learner.device();
   ATOLL_TRY(
       train(task, listener, material, training, learner, [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
-        const NoisedBatch noised = noised_batch(material.batch(chosen), "uniform", own_seed, step);
+        const NoisedBatch noised = noised_batch(material.batch(chosen), "uniform", own_seed, step).on(device);
         std::vector<std::int64_t> clusters;
         for (const std::size_t i : chosen) {
           clusters.push_back(material.assignment[i]);
         }
-        return at::cross_entropy_loss(model.forward(noised.x.to(device), noised.t.to(device), {}),
-                                      at::tensor(clusters, at::kLong).to(device));
+        return at::cross_entropy_loss(model.forward(noised.x, noised.t, {}), at::tensor(clusters, at::kLong).to(device));
       }));
   ATOLL_TRY(learner.export_average(task.output, model_facts(task)));
   return json{{"steps", training.steps}, {"training_flops", training_flops(sizes, training.steps, training.batch)}}.dump();
@@ -184,9 +184,9 @@ Result<std::string> distill(const Task& task, const TaskListener& listener) {
   }
   ATOLL_TRY(
       train(task, listener, material, training, learner, [&](const Dit& model, const std::vector<std::size_t>& chosen, std::uint64_t step) {
-        const NoisedBatch noised = noised_batch(material.batch(chosen), task.diffusion.times, own_seed, step);
-        const at::Tensor x = noised.x.to(device);
-        const at::Tensor t = noised.t.to(device);
+        const NoisedBatch noised = noised_batch(material.batch(chosen), task.diffusion.times, own_seed, step).on(device);
+        const at::Tensor& x = noised.x;
+        const at::Tensor& t = noised.t;
         const at::Tensor classes = classes_of(task.diffusion, material.images, sizes, chosen, own_seed, step).to(device);
         const at::Tensor taught = at::empty_like(x);
         for (std::size_t k = 0; k < experts.size(); ++k) {
@@ -225,7 +225,7 @@ struct LevelSums {
 };
 
 Result<json> measure(const Task& task, const TaskListener& listener, const std::vector<Dit>& experts, const std::optional<Dit>& router,
-                     const std::optional<Dit>& dense) {
+                     const std::optional<Dit>& dense, at::Device device) {
   ATOLL_ASSIGN(const ImageMaterial material, material_of(task, std::nullopt));
   const std::vector<std::size_t> chosen = material.evaluated(std::uint64_t{task.training.evaluate_batches} * task.training.batch);
   const at::NoGradGuard no_gradient;
@@ -242,14 +242,14 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
       clusters.push_back(material.assignment[i]);
     }
     for (std::size_t level = 0; level < kNoiseLevels; ++level) {
-      const NoisedBatch noised = noised_at_level(clean, level, task.seed, from);
+      const NoisedBatch noised = noised_at_level(clean, level, task.seed, from).on(device);
       LevelSums& sums = levels[level];
       // Every expert sees every image once; the choices are weights of what they say.
       std::vector<at::Tensor> errors;
       std::vector<at::Tensor> flows;
       for (std::size_t k = 0; k < experts.size(); ++k) {
         flows.push_back(experts[k].forward(noised.x, noised.t, {}));
-        errors.push_back((flows.back() - noised.velocity).square().flatten(1).mean(1).to(at::kDouble));
+        errors.push_back((flows.back() - noised.velocity).square().flatten(1).mean(1).to(at::kDouble).cpu());
       }
       for (std::size_t i = 0; i < some.size(); ++i) {
         const auto k = static_cast<std::size_t>(clusters[i]);
@@ -282,7 +282,7 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
             (dense->forward(noised.x, noised.t, {}) - noised.velocity).square().flatten(1).mean(1).to(at::kDouble).sum().item<double>();
       }
       if (router) {
-        const at::Tensor truth = at::tensor(clusters, at::kLong);
+        const at::Tensor truth = at::tensor(clusters, at::kLong).to(device);
         const at::Tensor logs = at::log_softmax(logits.to(at::kDouble), 1);
         sums.right += (logs.argmax(1) == truth).to(at::kDouble).sum().item<double>();
         sums.surprise -= logs.gather(1, truth.unsqueeze(1)).sum().item<double>();
@@ -327,7 +327,8 @@ Result<json> measure(const Task& task, const TaskListener& listener, const std::
 }
 
 Result<std::string> assemble(const Task& task, const TaskListener& listener) {
-  ATOLL_ASSIGN(const std::vector<Dit> experts, experts_of(task, at::kCPU));
+  ATOLL_ASSIGN(const at::Device device, device_named(task.training.device));
+  ATOLL_ASSIGN(const std::vector<Dit> experts, experts_of(task, device));
   std::optional<Dit> router;
   std::optional<Dit> dense;
   json files = json::array();
@@ -345,7 +346,7 @@ Result<std::string> assemble(const Task& task, const TaskListener& listener) {
   if (task.diffusion.experts > 1) {
     ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "router"));
     ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
-    ATOLL_ASSIGN(Dit loaded, load_dit(file, at::kCPU));
+    ATOLL_ASSIGN(Dit loaded, load_dit(file, device));
     router.emplace(std::move(loaded));
     document["router"] = file_entry(*input, "router.safetensors");
     const island_link::Training training = router_training(task);
@@ -354,14 +355,14 @@ Result<std::string> assemble(const Task& task, const TaskListener& listener) {
   if (task.diffusion.distill_steps > 0) {
     ATOLL_ASSIGN(const TaskInput* const input, input_of(task, "distill"));
     ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(input->path));
-    ATOLL_ASSIGN(Dit loaded, load_dit(file, at::kCPU));
+    ATOLL_ASSIGN(Dit loaded, load_dit(file, device));
     dense.emplace(std::move(loaded));
     document["dense"] = file_entry(*input, "dense.safetensors");
     const island_link::Training training = dense_training(task);
     document["training_flops"]["dense"] = training_flops(dense->sizes(), training.steps, training.batch);
   }
   set_arithmetic_threads(task.training.threads);
-  ATOLL_ASSIGN(document["validation"], measure(task, listener, experts, router, dense));
+  ATOLL_ASSIGN(document["validation"], measure(task, listener, experts, router, dense, device));
   const std::string text = document.dump(1);
   NewFile file(task.output + ".new");
   ATOLL_TRY(file.opened());

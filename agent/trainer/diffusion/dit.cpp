@@ -204,12 +204,11 @@ at::Tensor Dit::block(const Block& block, const at::Tensor& x, const at::Tensor&
   const std::int64_t width = sizes_.width;
   const std::int64_t heads = sizes_.heads;
   const std::vector<at::Tensor> m = at::linear(c, block.modulation.weight, block.modulation.bias).chunk(6, 1);
-  const at::Tensor qkv = at::linear(modulated(x, m[0], m[1]), block.qkv.weight, block.qkv.bias)
-                             .view({batch, tokens, 3, heads, width / heads})
-                             .permute({2, 0, 3, 1, 4});
-  const at::Tensor scores =
-      at::matmul(qkv[0] * (1.0 / std::sqrt(static_cast<double>(width) / static_cast<double>(heads))), qkv[1].transpose(-2, -1));
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), qkv[2]).transpose(1, 2).reshape({batch, tokens, width});
+  const std::vector<at::Tensor> qkv = at::linear(modulated(x, m[0], m[1]), block.qkv.weight, block.qkv.bias)
+                                          .view({batch, tokens, 3, heads, width / heads})
+                                          .permute({2, 0, 3, 1, 4})
+                                          .unbind(0);
+  const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]).transpose(1, 2).reshape({batch, tokens, width});
   const at::Tensor attended = x + at::linear(mixed, block.projection.weight, block.projection.bias) * m[2].unsqueeze(1);
   const at::Tensor hidden = at::gelu(at::linear(modulated(attended, m[3], m[4]), block.up.weight, block.up.bias), "tanh");
   return attended + at::linear(hidden, block.down.weight, block.down.bias) * m[5].unsqueeze(1);

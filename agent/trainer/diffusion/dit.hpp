@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
+#include "agent/trainer/adamw.hpp"
 #include "agent/trainer/data/images.hpp"
 #include "transport/base/result.hpp"
 
@@ -50,11 +51,6 @@ class Dit {
   Dit(const DitSizes& sizes, const at::Tensor& flat);
   void initialize(std::uint64_t seed);
 
-  struct Leaf {
-    at::Tensor tensor;
-    std::int64_t offset;
-    bool matrix;  // weight decay applies
-  };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
   [[nodiscard]] const DitSizes& sizes() const { return sizes_; }
 

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/trainer/adamw.hpp"
 #include "agent/trainer/data/learning_rate.hpp"
-#include "agent/trainer/kernels/adamw.hpp"
 #include "agent/trainer/new_file.hpp"
 #include "agent/trainer/tensor_values.hpp"
 #include "agent/trainer/torch_runtime.hpp"
@@ -64,13 +64,12 @@ struct DitLearner::State {
   island_link::Training training;
   double ema;
   LearningRate learning_rate;
-  at::Tensor parameters, gradient, first, second, average;
+  at::Tensor parameters, average;
   Dit model;
   Dit averaged;
-  at::Tensor decays;  // 1 where weight decay applies
+  AdamW optimizer;
   bool bf16 = false;
   std::uint64_t step = 0;
-  std::uint64_t updates = 0;
 
   State(const DitSizes& chosen, const island_link::Training& settings, double decay, const at::Tensor& flat)
       : sizes(chosen),
@@ -78,39 +77,10 @@ struct DitLearner::State {
         ema(decay),
         learning_rate{settings.learning_rate, settings.warmup_steps, settings.steps, settings.final_learning_rate},
         parameters(flat),
-        gradient(at::zeros_like(flat)),
-        first(at::zeros_like(flat)),
-        second(at::zeros_like(flat)),
         average(at::zeros_like(flat)),
         model(chosen, flat),
         averaged(chosen, average),
-        decays(at::zeros_like(flat)) {
-    for (const Dit::Leaf& leaf : model.leaves()) {
-      leaf.tensor.mutable_grad() = gradient.narrow(0, leaf.offset, leaf.tensor.numel()).view(leaf.tensor.sizes());
-      decays.narrow(0, leaf.offset, leaf.tensor.numel()).fill_(leaf.matrix ? 1.0 : 0.0);
-    }
-  }
-
-  void update(const AdamW& settings) {
-    if (!parameters.is_cpu()) {
-      const auto t = static_cast<double>(settings.step);
-      const at::Tensor g = gradient * static_cast<double>(settings.gradient_scale);
-      parameters.addcmul_(parameters, decays, -settings.learning_rate * settings.weight_decay);
-      first.mul_(settings.beta1).add_(g, 1.0 - settings.beta1);
-      second.mul_(settings.beta2).addcmul_(g, g, 1.0 - settings.beta2);
-      const at::Tensor denominator = second.sqrt().mul_(1.0 / std::sqrt(1.0 - std::pow(settings.beta2, t))).add_(settings.epsilon);
-      parameters.addcdiv_(first, denominator, -settings.learning_rate / (1.0 - std::pow(settings.beta1, t)));
-      return;
-    }
-    for (const Dit::Leaf& leaf : model.leaves()) {
-      AdamW own = settings;
-      own.weight_decay = leaf.matrix ? settings.weight_decay : 0.0;
-      const auto from = static_cast<std::size_t>(leaf.offset);
-      const auto count = static_cast<std::size_t>(leaf.tensor.numel());
-      adamw_step(own, {floats_of(parameters).subspan(from, count), floats_of(gradient).subspan(from, count),
-                       floats_of(first).subspan(from, count), floats_of(second).subspan(from, count)});
-    }
-  }
+        optimizer(settings, flat, model.leaves()) {}
 };
 
 DitLearner::DitLearner(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -121,7 +91,7 @@ DitLearner::~DitLearner() = default;
 Result<DitLearner> DitLearner::make(const DitSizes& given, const island_link::Training& training, double ema, std::uint64_t seed) {
   ATOLL_ASSIGN(const DitSizes sizes, Dit::checked(given));
   ATOLL_ASSIGN(const at::Device device, device_named(training.device));
-  ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device));
+  ATOLL_ASSIGN(const bool bf16, bf16_named(training.precision, device, elements_of(sizes)));
   set_arithmetic_threads(training.threads);
   ATOLL_TRY(fits_in_memory(elements_of(sizes), device));
   const at::Tensor flat = at::empty({elements_of(sizes)}, at::TensorOptions(at::kFloat).device(device));
@@ -137,9 +107,9 @@ std::uint64_t DitLearner::step() const { return state_->step; }
 at::Device DitLearner::device() const { return state_->parameters.device(); }
 const Dit& DitLearner::averaged() const { return state_->averaged; }
 
-Result<double> DitLearner::take_step(const std::function<at::Tensor(const Dit&)>& loss_of) {
+Result<at::Tensor> DitLearner::take_step(const std::function<at::Tensor(const Dit&)>& loss_of) {
   State& s = *state_;
-  s.gradient.zero_();
+  s.optimizer.forget_gradients();
   at::Tensor loss;
   {
     const Autocast autocast(s.bf16);
@@ -147,38 +117,28 @@ Result<double> DitLearner::take_step(const std::function<at::Tensor(const Dit&)>
   }
   loss.backward();
   const at::NoGradGuard no_gradient;
-  const double norm = s.gradient.is_cpu() ? std::sqrt(sum_of_squares(floats_of(s.gradient))) : s.gradient.norm().item<double>();
-  if (std::isfinite(norm)) {
-    AdamW settings;
-    settings.learning_rate = s.learning_rate.at(static_cast<double>(s.step + 1));
-    settings.weight_decay = s.training.weight_decay;
-    settings.beta1 = s.training.beta1;
-    settings.beta2 = s.training.beta2;
-    settings.epsilon = s.training.epsilon;
-    settings.step = ++s.updates;
-    if (s.training.clip_norm > 0.0 && norm > s.training.clip_norm) {
-      settings.gradient_scale = static_cast<float>(s.training.clip_norm / (norm + 1e-6));
-    }
-    s.update(settings);
-    const auto updates = static_cast<double>(s.updates);
-    const double decay = std::min(s.ema, (1.0 + updates) / (10.0 + updates));
-    s.average.mul_(decay).add_(s.parameters, 1.0 - decay);
-  }
+  const at::Tensor norm = s.optimizer.norm();
   ++s.step;
-  return loss.item<double>();
+  s.optimizer.step(s.learning_rate.at(static_cast<double>(s.step)), norm);
+  const at::Tensor& updates = s.optimizer.updates();
+  const at::Tensor decay = at::clamp_max((updates + 1.0) / (updates + 10.0), s.ema);
+  s.average.lerp_(s.parameters, (1.0 - decay) * at::isfinite(norm));
+  return loss.detach();
 }
 
 Status DitLearner::save(const std::string& path) const {
   const State& s = *state_;
-  const at::Tensor parameters = s.parameters.cpu(), first = s.first.cpu(), second = s.second.cpu(), average = s.average.cpu();
+  const at::Tensor parameters = s.parameters.cpu(), first = s.optimizer.first().cpu(), second = s.optimizer.second().cpu(),
+                   average = s.average.cpu();
   std::vector<TensorView> views;
   add_views(s.sizes, parameters, "", views);
   add_views(s.sizes, first, ".exp_avg", views);
   add_views(s.sizes, second, ".exp_avg_sq", views);
   add_views(s.sizes, average, ".ema", views);
-  return write_tensors(
-      path, std::move(views),
-      {{kSizesKey, Dit::describe(s.sizes)}, {"atoll.step", std::to_string(s.step)}, {"atoll.updates", std::to_string(s.updates)}});
+  return write_tensors(path, std::move(views),
+                       {{kSizesKey, Dit::describe(s.sizes)},
+                        {"atoll.step", std::to_string(s.step)},
+                        {"atoll.updates", std::to_string(static_cast<std::uint64_t>(s.optimizer.updates().item<double>()))}});
 }
 
 Status DitLearner::restore(const std::string& path) {
@@ -186,16 +146,18 @@ Status DitLearner::restore(const std::string& path) {
   const auto read = [&]() -> Status {
     ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
     ATOLL_TRY(read_into(file, s.sizes, "", s.parameters));
-    ATOLL_TRY(read_into(file, s.sizes, ".exp_avg", s.first));
-    ATOLL_TRY(read_into(file, s.sizes, ".exp_avg_sq", s.second));
+    ATOLL_TRY(read_into(file, s.sizes, ".exp_avg", s.optimizer.first()));
+    ATOLL_TRY(read_into(file, s.sizes, ".exp_avg_sq", s.optimizer.second()));
     ATOLL_TRY(read_into(file, s.sizes, ".ema", s.average));
-    for (const auto& [key, to] : {std::pair{"atoll.step", &s.step}, std::pair{"atoll.updates", &s.updates}}) {
+    std::uint64_t updates = 0;
+    for (const auto& [key, to] : {std::pair{"atoll.step", &s.step}, std::pair{"atoll.updates", &updates}}) {
       const auto found = file.header().metadata.find(key);
       const std::string text = found == file.header().metadata.end() ? "" : found->second;
       if (text.empty() || std::from_chars(text.data(), text.data() + text.size(), *to).ptr != text.data() + text.size()) {
         return Error{Code::corrupt, "it has no proper " + std::string(key)};
       }
     }
+    s.optimizer.set_updates(updates);
     return {};
   };
   const Status done = read();

@@ -28,8 +28,9 @@ class DitLearner {
 
   [[nodiscard]] std::uint64_t step() const;
   [[nodiscard]] at::Device device() const;
-  // One step of the optimiser on what `loss` makes of the model; the value is that loss. A gradient that is not finite changes nothing.
-  Result<double> take_step(const std::function<at::Tensor(const Dit&)>& loss);
+  // One step of the optimiser on what `loss` makes of the model; the value is that loss, a scalar on the device that nobody has waited for.
+  // A gradient that is not finite changes nothing.
+  Result<at::Tensor> take_step(const std::function<at::Tensor(const Dit&)>& loss);
   // The model of the averaged parameters.
   [[nodiscard]] const Dit& averaged() const;
 

@@ -16,6 +16,13 @@ NoisedBatch noised(const at::Tensor& clean, const at::Tensor& t, const at::Tenso
 
 }  // namespace
 
+NoisedBatch NoisedBatch::on(at::Device device) const {
+  const auto moved = [&](const at::Tensor& values) {
+    return device.is_cuda() ? values.pin_memory().to(device, values.scalar_type(), /*non_blocking=*/true) : values.to(device);
+  };
+  return {moved(x), moved(t), moved(velocity)};
+}
+
 at::Tensor normal_values(at::IntArrayRef shape, std::uint64_t seed, std::uint64_t stream) {
   at::Tensor values = at::empty(shape, at::kFloat);
   auto* to = values.data_ptr<float>();

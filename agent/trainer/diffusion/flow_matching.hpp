@@ -15,6 +15,9 @@ struct NoisedBatch {
   at::Tensor x;         // [B, C, H, W]
   at::Tensor t;         // [B]
   at::Tensor velocity;  // [B, C, H, W]
+
+  // The same there. On a GPU the copies go on beside what is computed.
+  [[nodiscard]] NoisedBatch on(at::Device device) const;
 };
 
 // `times`: "uniform" in [0, 1], or "logit-normal": t = 1 / (1 + e^(−n)), n normal (Esser et al., arXiv:2403.03206).

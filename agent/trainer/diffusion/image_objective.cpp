@@ -34,13 +34,7 @@ class ImageObjective : public Objective {
 
   const Manifest& manifest() const override { return manifest_; }
   const at::Tensor& parameters() const override { return flat_; }
-  std::vector<Leaf> leaves() const override {
-    std::vector<Leaf> leaves;
-    for (const Dit::Leaf& leaf : model_.leaves()) {
-      leaves.push_back({leaf.tensor, leaf.offset, leaf.matrix});
-    }
-    return leaves;
-  }
+  const std::vector<Leaf>& leaves() const override { return model_.leaves(); }
 
   Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const override {
     std::vector<std::size_t> chosen;
@@ -84,7 +78,8 @@ class ImageObjective : public Objective {
   [[nodiscard]] at::Tensor flow_error(const NoisedBatch& noised, const at::Tensor& classes) const {
     const at::Device device = flat_.device();
     const at::Tensor given = classes.defined() ? classes.to(device) : classes;
-    return at::mse_loss(model_.forward(noised.x.to(device), noised.t.to(device), given), noised.velocity.to(device));
+    const NoisedBatch there = noised.on(device);
+    return at::mse_loss(model_.forward(there.x, there.t, given), there.velocity);
   }
 
   island_link::Diffusion diffusion_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/island_link/arena.hpp"
+#include "agent/island_link/model_manifest.hpp"
 #include "agent/trainer/data/data_order.hpp"
 #include "agent/trainer/data/token_check.hpp"
 #include "agent/trainer/data/token_stream.hpp"
@@ -36,13 +37,7 @@ class LanguageObjective : public Objective {
 
   const Manifest& manifest() const override { return manifest_; }
   const at::Tensor& parameters() const override { return flat_; }
-  std::vector<Leaf> leaves() const override {
-    std::vector<Leaf> leaves;
-    for (const Model::Leaf& leaf : model_.leaves()) {
-      leaves.push_back({leaf.tensor, leaf.offset, leaf.matrix});
-    }
-    return leaves;
-  }
+  const std::vector<Leaf>& leaves() const override { return model_.leaves(); }
 
   Result<at::Tensor> loss(std::uint64_t position, std::uint64_t rows) const override {
     ATOLL_TRY(check_.found());
@@ -76,12 +71,15 @@ class LanguageObjective : public Objective {
   template <typename Begin>
   Result<at::Tensor> batch(std::uint64_t count, const Begin& begin) const {
     const std::uint64_t length = sequence_length_ + 1;
-    const at::Tensor tokens = at::empty({static_cast<std::int64_t>(count), static_cast<std::int64_t>(length)}, at::kLong);
+    const at::Device device = flat_.device();
+    // On a GPU the copy goes on beside what is computed, which needs memory that stays where it is.
+    const at::Tensor tokens = at::empty({static_cast<std::int64_t>(count), static_cast<std::int64_t>(length)},
+                                        at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
     auto* to = tokens.data_ptr<std::int64_t>();
     for (std::uint64_t i = 0; i < count; ++i) {
       ATOLL_TRY(stream_->read(begin(i), vocabulary_, {to + i * length, length}));
     }
-    return tokens.to(flat_.device());
+    return tokens.to(device, at::kLong, /*non_blocking=*/true);
   }
 
   Manifest manifest_;

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
-#include "agent/trainer/kernels/ops.hpp"
+#include "agent/trainer/adamw.hpp"
+#include "agent/trainer/ops.hpp"
 #include "transport/base/result.hpp"
 
 namespace atl {
@@ -29,12 +30,7 @@ class Model {
   // for the same seed, whatever the device.
   void initialize(std::uint64_t seed);
 
-  // The leaves that gradients arrive at; each is a view of `flat` from `offset` on, in order, without gaps.
-  struct Leaf {
-    at::Tensor tensor;
-    std::int64_t offset;
-    bool matrix;  // weight decay applies
-  };
+  // In order, without gaps.
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
 
   [[nodiscard]] at::Device device() const { return flat_.device(); }
