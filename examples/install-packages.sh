@@ -1,11 +1,17 @@
 #!/bin/sh
-# Installs what Atoll builds with, from Debian's packages, if anything of it is missing (with sudo when not root).
+# Installs what Atoll builds with, if anything of it is missing: Debian's packages (with sudo when not root), and where Debian has no LibTorch
+# of 2.6 or newer, as Debian 12 has not, that of PyPI's torch, into an environment of its own, build/python.
 #   examples/install-packages.sh [--with-tests] [--without-torch] [--portable] [--aarch64]
 set -eu
 
 packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev
   libcpp-httplib-dev libflatbuffers-dev flatbuffers-compiler libsqlite3-dev libminiupnpc-dev libnatpmp-dev nlohmann-json3-dev libspdlog-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev"
-torch="libtorch-dev libopenblas0-pthread"
+root=$(cd "$(dirname "$0")/.." && pwd)
+release=$(. /etc/os-release && echo "${ID:-}${VERSION_ID:-}")
+case "$release" in
+  debian1[3-9]*) torch="libtorch-dev libopenblas0-pthread" wheel="" ;;
+  *) torch="python3 python3-venv" wheel=yes ;;
+esac
 python_torch=""
 for argument in "$@"; do
   case "$argument" in
@@ -15,7 +21,7 @@ for argument in "$@"; do
         munge slurmctld slurmd slurm-client"
       python_torch="python3-torch"
       ;;
-    --without-torch) torch="" ;;
+    --without-torch) torch="" wheel="" ;;
     --portable) packages="$packages dpkg-dev python3" ;; # with what examples/packaging/portable.sh builds libraries of
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user patchelf" ;; # with what compiles for ARM, and runs what was compiled
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable, --aarch64)" >&2; exit 2 ;;
@@ -24,13 +30,34 @@ done
 
 [ -z "$torch" ] || torch="$torch $python_torch"
 
+# PyTorch's own index first where it is reached: it has wheels for processors alone, where those of PyPI bring gigabytes for GPUs.
+install_wheel() {
+  wanted=$root/examples/packaging/torch.txt
+  environment=$root/build/python
+  cmp -s "$wanted" "$environment/torch.txt" && return
+  echo "installing into build/python: $(grep -v '^#' "$wanted" | tr '\n' ' ')" >&2
+  [ -x "$environment/bin/python" ] || python3 -m venv "$environment" >&2
+  processors=https://download.pytorch.org/whl/cpu
+  "$environment/bin/python" -c "import urllib.request as u; u.urlopen('$processors/torch/', timeout=5)" 2>/dev/null || processors=""
+  if ! "$environment/bin/python" -m pip install -q --disable-pip-version-check ${processors:+--extra-index-url $processors} -r "$wanted" >&2; then
+    rm -rf "$environment"
+    echo "install-packages.sh: no LibTorch for the built-in trainer: pip install torch failed. Give one of your own (cmake -DATOLL_TORCH=FOLDER)" \
+      "or build without it (--without-torch here, -DATOLL_TORCH=OFF for cmake)" >&2
+    exit 1
+  fi
+  cp "$wanted" "$environment/torch.txt"
+}
+
 missing=""
 for package in $packages $torch; do
   if ! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed'; then
     missing="$missing $package"
   fi
 done
-[ -z "$missing" ] && exit 0
+if [ -z "$missing" ]; then
+  [ -z "$wheel" ] || install_wheel
+  exit 0
+fi
 
 echo "installing:$missing" >&2
 as_root=""
@@ -60,3 +87,4 @@ if [ -n "$services" ] && command -v systemctl >/dev/null; then
   # shellcheck disable=SC2086
   $as_root systemctl disable --quiet $services 2>/dev/null || true
 fi
+[ -z "$wheel" ] || install_wheel

@@ -23,7 +23,7 @@ for package in "$folder"/packages/*.deb; do
   name=$(dpkg-deb -f "$package" Package)
   dpkg-deb -x "$package" "$folder/root"
   case "$name:$(dpkg-deb -f "$package" Depends)" in
-    atoll-torch:*libtorch*)
+    atoll-torch:*libtorch*)  # where the system's LibTorch is new enough, Debian 13's
       case "$(dpkg-deb -f "$package" Depends)" in
         *libopenblas0*) ;;
         *) fail "atoll-torch does not ask for OpenBLAS: with the reference BLAS it trains many times slower" ;;

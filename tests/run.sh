@@ -24,7 +24,7 @@ export OMP_WAIT_POLICY=passive
 build() { # build PRESET [TARGET…]
   preset=$1
   shift
-  cmake --preset "$preset" >/dev/null
+  cmake --preset "$preset" ${options:-} >/dev/null
   if [ $# -gt 0 ]; then set -- --target "$@"; fi
   cmake --build "build/$preset" -j "$jobs" "$@"
   built=$(date +%s)
@@ -51,25 +51,36 @@ install_s3_server() {
   fi
 }
 
-# Hugging Face's libraries, Lightning and JAX for the tests with the label "frameworks". PyTorch first, so that its build for processors is taken
-# where there is one. Where pip reaches no package index, or Python is too old for them, they are skipped.
-install_frameworks() {
-  cmp -s tests/own/frameworks.txt build/frameworks/installed.txt && return
-  [ -x build/frameworks/bin/python ] || python3 -m venv build/frameworks
-  if { grep -E '^(numpy|torch)==' tests/own/frameworks.txt | xargs build/frameworks/bin/python -m pip install -q --disable-pip-version-check &&
-    build/frameworks/bin/python -m pip install -q --disable-pip-version-check -r tests/own/frameworks.txt; } >&2; then
-    cp tests/own/frameworks.txt build/frameworks/installed.txt
-  else
-    rm -rf build/frameworks
-    echo "tests/run.sh: no transformers, Lightning and JAX (pip install failed): their tests are skipped" >&2
+# LibTorch and what Atoll builds with. Where none of 2.6 or newer can be had the built-in trainer is left out, with its tests.
+install_packages() {
+  torch=ON
+  if ! examples/install-packages.sh --with-tests; then
+    examples/install-packages.sh --with-tests --without-torch
+    torch=OFF
+    echo "tests/run.sh: no LibTorch: the built-in trainer and its tests are left out" >&2
   fi
+}
+
+# Hugging Face's libraries, Lightning and JAX for the tests with the label "frameworks". Where pip reaches no package index, or Python is too old
+# for them, they are skipped.
+install_frameworks() {
+  cmp -s tests/own/frameworks.txt build/python/frameworks.txt && return
+  [ -x build/python/bin/python ] || python3 -m venv build/python
+  for file in examples/packaging/torch.txt tests/own/frameworks.txt; do  # PyTorch first, so that its build for processors is taken
+    if ! build/python/bin/python -m pip install -q --disable-pip-version-check -r "$file" >&2; then
+      echo "tests/run.sh: no transformers, Lightning and JAX (pip install failed): their tests are skipped" >&2
+      return
+    fi
+  done
+  cp tests/own/frameworks.txt build/python/frameworks.txt
 }
 
 case "$mode" in
   default)
-    examples/install-packages.sh --with-tests
+    install_packages
     install_s3_server
     install_frameworks
+    options=-DATOLL_TORCH=$torch
     build release
     run_tests release "$@"
     ;;
@@ -108,7 +119,8 @@ case "$mode" in
     done
     ;;
   bench)
-    examples/install-packages.sh --with-tests
+    install_packages
+    options=-DATOLL_TORCH=$torch
     build release
     for bench in build/release/tests/bench_*; do
       [ -x "$bench" ] && [ -f "$bench" ] && [ "${bench##*/}" != bench_trainer ] || continue
@@ -126,7 +138,7 @@ case "$mode" in
       esac
     done
     # Beside PyTorch and Gloo, where there is a PyTorch; a far path of real packets needs root, too.
-    for python in build/frameworks/bin/python python3 /usr/bin/python3; do
+    for python in build/python/bin/python python3 /usr/bin/python3; do
       command -v "$python" >/dev/null && "$python" -c "import torch" 2>/dev/null || continue
       echo "== trainer_bench.py"
       "$python" tests/bench/trainer_bench.py build/release/tests/bench_trainer

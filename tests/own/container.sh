@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds the container image of examples/packaging/Containerfile and trains in it, with nothing fetched but Debian's packages:
 #   tests/own/container.sh FOLDER BUILD   as root, with buildah and debootstrap
-# FOLDER gets a Debian 12 if it has none (some 300 MB): it stands in for the base image, which would come from a registry. BUILD is a build
-# folder with LibTorch on Debian 12, build/release. The images are removed at the end.
+# FOLDER gets a Debian 12 if it has none (some 300 MB): it stands in for the base image, which would come from a registry. BUILD is
+# build/release on Debian 12; what trains is the C example, which is linked with the image's library. The images are removed at the end.
 set -euo pipefail
 folder=$1 build=$(realpath "$2")
 source=$(realpath "$(dirname "$0")/../..")
@@ -20,12 +20,12 @@ buildah add "$base" "$folder" / >/dev/null
 buildah commit "$base" docker.io/library/debian:bookworm-slim >/dev/null 2>&1
 buildah bud --pull-never -f "$source/examples/packaging/Containerfile" -t atoll "$work/packages" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
 container=$(buildah from --pull-never localhost/atoll)
+buildah add "$container" "$build/tests/atoll_linear_trainer" /usr/local/bin/ >/dev/null
+buildah add "$container" "$source/examples/own-trainer/linear.toml" /usr/local/share/ >/dev/null
 buildah run "$container" -- sh -euc '
 [ "$(id -un)" = atoll ]
 cd /var/lib/atoll
-seq 1 40000 >text.txt
-printf "[run]\nname = \"contained\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = 20\nbatch = 4\nsequence_length = 32\n[strategy]\nname = \"diloco\"\ninner_steps = 5\n" >run.toml
 atoll --version
-atoll local run.toml --islands 2 --export model.safetensors
+atoll local /usr/local/share/linear.toml --islands 2 --export model.safetensors --trainer "linear=env LD_LIBRARY_PATH=/usr/lib /usr/local/bin/atoll_linear_trainer"
 [ -s model.safetensors ]'
 echo "built, and trained as the image's user"

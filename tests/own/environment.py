@@ -1,11 +1,11 @@
-"""build/frameworks, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached."""
+"""build/python, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached."""
 
 import importlib.util
 import os
 import pathlib
 import sys
 
-ENVIRONMENT = pathlib.Path(__file__).resolve().parents[2] / "build/frameworks"
+ENVIRONMENT = pathlib.Path(__file__).resolve().parents[2] / "build/python"
 
 
 def enter(*packages):
@@ -14,5 +14,5 @@ def enter(*packages):
         os.execv(ENVIRONMENT / "bin/python", [str(ENVIRONMENT / "bin/python"), *sys.argv])
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            print(f"skipped: {package} is not installed (pip install -r tests/own/frameworks.txt, into build/frameworks)")
+            print(f"skipped: {package} is not installed (pip install -r tests/own/frameworks.txt, into build/python)")
             sys.exit(4)

@@ -1,6 +1,6 @@
 """The real transformers' Trainer, PEFT, TRL, Accelerate, Lightning and Muon on islands of the real executable. Arguments as own_test.py's.
 
-It goes on with the Python of build/frameworks, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached. Exit status 4:
+It goes on with the Python of build/python, which tests/run.sh makes of tests/own/frameworks.txt where a package index is reached. Exit status 4:
 they are not there.
 """
 

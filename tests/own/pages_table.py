@@ -96,6 +96,7 @@ EXAMPLES = {
     "packaging/atoll-relay.service": Elsewhere("tests/own/relay_test.py examples/packaging/atoll-relay.service"),
     "packaging/etc/agent.toml": Elsewhere("tests/cli/settings_file_test.cpp examples/packaging/etc"),
     "packaging/etc/coordinator.toml": Elsewhere("tests/cli/settings_file_test.cpp examples/packaging/etc"),
+    "packaging/torch.txt": Elsewhere("tests/run.sh examples/packaging/torch.txt"),
     "packaging/portable.sh": Elsewhere("tests/portable.sh examples/packaging/portable.sh"),
     "packaging/portable/*": Elsewhere("tests/own/portable_test.py examples/packaging/portable"),
     "packaging/debian/*": Elsewhere("tests/packages.sh examples/packaging/debian"),

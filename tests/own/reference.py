@@ -9,7 +9,7 @@ import textwrap
 MODULES = "atoll.torch", "atoll.callbacks", "atoll.loggers", "atoll.jax", "atoll.ranks", "atoll"
 HEAD = """# The Python package
 
-Every public name of the package, made of its docstrings by `build/frameworks/bin/python tests/own/reference.py > docs/python.md`.
+Every public name of the package, made of its docstrings by `build/python/bin/python tests/own/reference.py > docs/python.md`.
 [Bring your own training program](own-trainer.md) says how a program is written with it.
 """
 

@@ -22,7 +22,7 @@ class Reference(unittest.TestCase):
         alone = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ATOLL_TRAINER_LIBRARY")}
         printed = subprocess.run([sys.executable, SOURCE / "tests/own/reference.py"], env=alone, capture_output=True, text=True)
         self.assertEqual(printed.returncode, 0, printed.stderr)
-        self.assertEqual((SOURCE / "docs/python.md").read_text(), printed.stdout, "build/frameworks/bin/python tests/own/reference.py > docs/python.md")
+        self.assertEqual((SOURCE / "docs/python.md").read_text(), printed.stdout, "build/python/bin/python tests/own/reference.py > docs/python.md")
 
     def test_each_public_name_is_in_all_and_explained(self):
         """What a module defines by itself and does not hide is in its __all__; what is there is there, and of the package."""
