@@ -66,7 +66,7 @@ class Company(relay_test.Relays):
             self.command(f"coordinator init --bind 'tcp://*:443' --advertise tcp://{COORDINATOR}:443 --network local")
         return super().start_coordinator(more)
 
-    def start_inside(self, name, address, proxy, token=None):
+    def start_inside(self, name, address, proxy):
         """An island behind the firewall, whose environment names the proxy."""
         machine = self.network.behind_router(name, address)
         machine.router.do("nft flush chain ip gate in && nft add rule ip gate in ct state established,related accept"
@@ -113,6 +113,11 @@ class Company(relay_test.Relays):
         self.assertEqual(code, 0, said)
         code, said = self.operator(lagoon, f"status {run} --proxy {url}")
         self.assertEqual(code, 0, said)
+        code, said = self.operator(lagoon, f"logs {run}", url)
+        self.assertEqual(code, 0, said)
+        code, said = self.operator(lagoon, f"export {run} -o model.safetensors", url)
+        self.assertEqual(code, 0, said)
+        self.assertTrue((lagoon.home / "model.safetensors").stat().st_size)
         code, said = self.operator(lagoon, "doctor", url)
         self.assertRegex(said, rf"the proxy is http://{PROXY}:3128 \(from ALL_PROXY\); the coordinator at tcp://{COORDINATOR}:443 is dialled through it")
         self.assertRegex(said, rf"answers within .* through the proxy http://{PROXY}:3128 \(from ALL_PROXY\) and proves its key")

@@ -43,7 +43,7 @@ constexpr Id kDials = UINT64_MAX;
 constexpr Duration kPause = std::chrono::seconds(1);     // before ZeroMQ learns of a failure, and dials again
 constexpr Duration kConnect = std::chrono::seconds(10);  // for a relay to be reached and to greet
 
-constexpr Duration kTellAgain = std::chrono::minutes(10);
+constexpr Duration kTellProxyAgain = std::chrono::minutes(10);
 constexpr std::size_t kLinesRemembered = 64;
 
 void keep_alive(int socket) {
@@ -277,7 +277,7 @@ void RelayTunnels::Shared::accept(Id id, const Door& door) {
 // What a proxy says of a peer's address it says each time.
 void RelayTunnels::Shared::tell_rarely(const std::string& line) {
   const auto known = told.find(line);
-  if (known != told.end() && now() - known->second < kTellAgain) {
+  if (known != told.end() && now() - known->second < kTellProxyAgain) {
     return;
   }
   if (told.size() >= kLinesRemembered) {
