@@ -10,6 +10,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/loopback_server.hpp"
+#include "transport/http/post.hpp"
 #include "transport/zmq/control_client.hpp"
 
 namespace of_proxy_dials_test {
@@ -162,6 +163,27 @@ TEST_CASE("the control link names what the proxy says, and gives up on one that 
     CHECK(says(asked(rules_of("http", server)), "refuses to connect to tcp://203.0.113.7:443 (HTTP 403)"));
   }
   CHECK(now() - begin < 8s);
+}
+
+TEST_CASE("what is posted and fetched goes through the proxy of --proxy, and what is on this machine does not") {
+  std::string head;
+  LoopbackServer server([&](int connection) {
+    head = LoopbackServer::read_head(connection);
+    LoopbackServer::send_all(connection, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  });
+  struct Restored {
+    ~Restored() { set_own_proxy({}); }
+  } restored;
+  set_own_proxy(rules_of("http", server));
+  PostSettings settings;
+  settings.url = "https://203.0.113.7/hook";
+  settings.patience = 2s;
+  CHECK(post(settings).error().code == Code::unavailable);
+  CHECK(head.starts_with("CONNECT 203.0.113.7:443 HTTP/1.1\r\n"));
+  head.clear();
+  settings.url = server.url() + "/hook";  // of this machine: asked itself
+  CHECK_FALSE(post(settings));
+  CHECK(head.starts_with("POST /hook HTTP/1.1\r\n"));
 }
 
 }  // namespace of_proxy_dials_test

@@ -51,7 +51,7 @@ TEST_CASE("a URL that is no proxy's is an error with its source, and without its
   CHECK(read("https://proxy.example.org").error().why.find("at another port") != std::string::npos);
 }
 
-TEST_CASE("--proxy goes before the variables, all_proxy before https_proxy, and none before all") {
+TEST_CASE("the option --proxy goes before the variables, all_proxy before https_proxy, and none before all") {
   const std::map<std::string, std::string> all = {{"all_proxy", "socks5h://a:1"},
                                                   {"ALL_PROXY", "socks5h://b:2"},
                                                   {"https_proxy", "http://c:3"},
