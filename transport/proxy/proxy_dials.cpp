@@ -64,7 +64,9 @@ std::string why_not(const Proxy& proxy, const std::string& target, Duration pati
     return which + "has a name that is not known here: correct it";
   }
   if (refusal.code == CURLE_COULDNT_CONNECT) {
-    return which + "cannot be reached: is it running, is its address right, does a firewall let this machine through to it?";
+    return which +
+           "cannot be reached: is it running, is its address right, does a firewall let this machine through to it? --proxy none dials "
+           "without it";
   }
   if (refusal.http >= 500 || refusal.socks == CURLPX_REPLY_CONNECTION_REFUSED || refusal.socks == CURLPX_REPLY_HOST_UNREACHABLE ||
       refusal.socks == CURLPX_REPLY_NETWORK_UNREACHABLE || refusal.socks == CURLPX_REPLY_TTL_EXPIRED ||
@@ -73,7 +75,8 @@ std::string why_not(const Proxy& proxy, const std::string& target, Duration pati
   }
   if (refusal.http >= 300 || refusal.socks == CURLPX_REPLY_NOT_ALLOWED) {
     return which + "refuses to connect to " + target + status +
-           ": many proxies allow port 443 alone, so let what is there listen at it (--bind 'tcp://*:443'), or have this port allowed";
+           ": many proxies allow port 443 alone, so let what is there listen at it (--bind 'tcp://*:443'), or have this port allowed; "
+           "--proxy none dials without the proxy";
   }
   if (refusal.socks == CURLPX_RESOLVE_HOST) {
     return which + "is given addresses, and " + target + " is a name that is not known here: let the proxy look it up, by socks5h://";
