@@ -18,7 +18,7 @@ for argument in "$@"; do
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
       packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables miniupnpd miniupnpd-nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
-        munge slurmctld slurmd slurm-client"
+        munge slurmctld slurmd slurm-client squid microsocks"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" wheel="" ;;
@@ -73,7 +73,7 @@ $as_root apt-get update -q >&2
 # These are here for tests, which start them themselves: their services neither start now nor with the machine.
 policy=/usr/sbin/policy-rc.d
 services=""
-for service in prometheus munge slurmctld slurmd; do
+for service in prometheus munge slurmctld slurmd squid microsocks; do
   case "$missing " in *" $service "*) services="$services $service" ;; esac
 done
 if [ -n "$services" ] && [ ! -e "$policy" ]; then

@@ -621,6 +621,10 @@ Status run_agent(const AgentOptions& given) {
   core_settings.keep_ended = options.keep_ended;
   core_settings.keep_removed = options.keep_removed;
   log_info("island " + name + " (" + island.text + "): other islands reach it at " + addresses_for_people(address));
+  if (const Proxy* proxy = own_proxy().towards_address(control_settings.address)) {
+    log_info("the coordinator, and islands that are not in this machine's networks, are reached through the proxy " + proxy->shown +
+             " (from " + proxy->source + ")");
+  }
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
                 std::move(mapping), signals, lock);

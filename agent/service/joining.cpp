@@ -69,7 +69,9 @@ Result<Address> advertised(const std::string& text, std::uint16_t port) {
 // By which address of this machine the coordinator is reached.
 Result<std::string> host_towards(const std::string& coordinator) {
   ATOLL_ASSIGN(const Address towards, parse_address(coordinator));
-  ATOLL_ASSIGN(const std::string host, address_towards(towards));
+  // Behind a proxy the coordinator's name may be unknown here, and no route lead there.
+  const Proxy* const proxy = own_proxy().towards(towards.host);
+  ATOLL_ASSIGN(const std::string host, address_towards(proxy != nullptr ? Address{proxy->host, towards.port} : towards));
   if (Address{host, 0}.is_loopback() && !towards.is_loopback()) {
     // The name of this very machine, which it resolves to itself (Debian's /etc/hosts says 127.0.1.1): others know the machine by the
     // address that its packets to anywhere have, or in a network that no way leads out of by the first one.

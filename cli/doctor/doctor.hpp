@@ -75,6 +75,7 @@ struct AgentSettings {
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
   std::string bind;
+  std::string proxy;
 };
 // Errors: those of take_settings (settings_file.hpp).
 Result<AgentSettings> read_agent_settings(const std::filesystem::path& state, const std::string& config);

@@ -140,8 +140,10 @@ Result<AgentSettings> read_agent_settings(const fs::path& state, const std::stri
   if (config.empty() && !fs::exists(path, failure)) {
     return settings;
   }
-  const std::vector<CommandOption> ours = {
-      {"--data", "", &settings.data}, {"--allow-data", "", &settings.allow_data}, {"--bind", "", &settings.bind}};
+  const std::vector<CommandOption> ours = {{"--data", "", &settings.data},
+                                           {"--allow-data", "", &settings.allow_data},
+                                           {"--bind", "", &settings.bind},
+                                           {"--proxy", "", &settings.proxy}};
   std::vector<std::string> others;  // the agent's other keys, which say nothing here
   const Command agent = agent_command();
   for (const CommandOption& option : agent.options) {

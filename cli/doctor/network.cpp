@@ -38,7 +38,9 @@ Finding look_at_way(const std::string& text, const std::string& key, const std::
   if (!dialled) {
     return {"coordinator", Health::bad, coordinators_text(text) + "cannot be reached: " + dialled.error().why};
   }
-  const std::string far = "answers within " + seconds_text(seconds(dialled->round_trip));
+  const Proxy* const proxy = own_proxy().towards_address(text);
+  const std::string over = proxy != nullptr ? " through the proxy " + printable(proxy->shown) + " (from " + proxy->source + ")" : "";
+  const std::string far = "answers within " + seconds_text(seconds(dialled->round_trip)) + over;
   if (!keys) {
     return {"coordinator", Health::good, coordinators_text(text) + far};
   }
@@ -172,7 +174,7 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
       const std::string from = text_at(path, "from");
       if (flag_at(path, "passes")) {
         ++passing;
-        if (const std::string way = text_at(path, "way"); way.starts_with("relay ") || way == "punched") {
+        if (const std::string way = text_at(path, "way"); way.starts_with("relay ") || way == "punched" || way == "proxy") {
           ++over[way];
         }
       } else if (const std::string address = address_of(from); !address.empty()) {
@@ -186,8 +188,10 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
   }
   std::string relayed;
   for (const auto& [relay, directions] : over) {
-    relayed +=
-        ", " + std::to_string(directions) + " of them " + (relay == "punched" ? "through punched holes" : "over " + printable(relay, 80));
+    relayed += ", " + std::to_string(directions) + " of them " +
+               (relay == "punched" ? "through punched holes"
+                : relay == "proxy" ? "through a proxy"
+                                   : "over " + printable(relay, 80));
   }
   if (passing > 0 && !broken) {
     findings.push_back({"paths", Health::good,
@@ -250,13 +254,21 @@ std::optional<Finding> look_at_own_port(const fs::path& state, const std::string
                      : "no agent listens at port " + std::to_string(bind->port) + " at the moment"};
 }
 
-std::optional<Finding> look_as_island(const fs::path& state) {
-  const Result<agent::CoordinatorPlace> place = agent::read_coordinator(state);
-  if (!place) {
-    return std::nullopt;
+// Where there is one. Of a coordinator that is dialled directly it is said, too, for a proxy that is not used surprises.
+void look_at_proxy(const std::string& coordinator, std::vector<Finding>& findings) {
+  const std::optional<Proxy>& proxy = own_proxy().proxy();
+  if (proxy) {
+    const bool used = own_proxy().towards_address(coordinator) != nullptr;
+    findings.push_back({"proxy", Health::good,
+                        "the proxy is " + printable(proxy->shown) + " (from " + proxy->source + "); the coordinator at " +
+                            printable(coordinator) +
+                            (used ? " is dialled through it" : " is dialled directly: it is in this machine's networks or NO_PROXY")});
   }
+}
+
+Finding look_as_island(const fs::path& state, const agent::CoordinatorPlace& place) {
   const Result<KeyPair> keys = read_key_file(state / "keys" / "island");
-  return look_at_way(place->address, place->key, keys ? std::optional(*keys) : std::nullopt);
+  return look_at_way(place.address, place.key, keys ? std::optional(*keys) : std::nullopt);
 }
 
 }  // namespace
@@ -264,11 +276,18 @@ std::optional<Finding> look_as_island(const fs::path& state) {
 std::vector<Finding> look_at_network(const Invocation& invocation, const fs::path& state, const DoctorFiles& files,
                                      const std::optional<Duration>& probe, IslandPaths& between) {
   std::vector<Finding> findings;
+  if (const Result<AgentSettings> settings = read_agent_settings(state, files.config);
+      settings && !settings->proxy.empty() && invocation.coordinator.proxy.empty()) {
+    if (const Status used = use_proxy(invocation, settings->proxy); !used) {
+      findings.push_back({"proxy", Health::bad, used.error().why});
+    }
+  }
   if (std::optional<Finding> certificate = look_at_certificate(state, files.certificate)) {
     findings.push_back(*std::move(certificate));
   }
-  if (std::optional<Finding> island = look_as_island(state)) {
-    findings.push_back(*std::move(island));
+  if (const Result<agent::CoordinatorPlace> place = agent::read_coordinator(state)) {
+    look_at_proxy(place->address, findings);
+    findings.push_back(look_as_island(state, *place));
     if (std::optional<Finding> port = look_at_own_port(state, files.config)) {
       findings.push_back(*std::move(port));
     }
@@ -281,6 +300,9 @@ std::vector<Finding> look_at_network(const Invocation& invocation, const fs::pat
       findings.push_back({"coordinator", Health::bad, access.error().why});
     }
     return findings;
+  }
+  if (!agent::read_coordinator(state)) {
+    look_at_proxy(access->address, findings);
   }
   if (Finding way = look_at_way(access->address, access->coordinator_key, std::nullopt); way.health == Health::bad) {
     findings.push_back(std::move(way));

@@ -5,6 +5,7 @@
 
 #include "cli/views/parts/printable.hpp"
 #include "transport/base/log.hpp"
+#include "transport/proxy/proxy_rules.hpp"
 
 namespace atl {
 
@@ -25,9 +26,16 @@ std::vector<CommandOption> common_options(const Command& command, CommonOptions&
                        false,
                        {},
                        Completes::folders});
+    options.push_back({"--proxy", kProxyDoc, &common.coordinator.proxy});
     options.push_back({"--insecure", "no encryption, as the coordinator was started; loopback only", &common.coordinator.insecure});
   }
   return options;
+}
+
+Status use_proxy(const Invocation& invocation, const std::string& given) {
+  ATOLL_ASSIGN(ProxyRules rules, ProxyRules::read(given, invocation.environment));
+  set_own_proxy(std::move(rules));
+  return {};
 }
 
 Exit report(const Invocation& invocation, const Error& error) {

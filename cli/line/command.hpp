@@ -43,6 +43,7 @@ struct CoordinatorOptions {
   std::string coordinator;  // tcp://HOST:PORT; empty: from the state directory
   std::string key;          // file of an operator's key
   std::string state;        // state directory; empty: the environment's or the default one
+  std::string proxy;        // URL or "none"; empty: the variables say (transport/proxy/proxy_rules.hpp)
   bool insecure = false;    // the coordinator was started so
 };
 
@@ -79,6 +80,13 @@ struct CommonOptions {
   CoordinatorOptions coordinator;
 };
 std::vector<CommandOption> common_options(const Command& command, CommonOptions& common);
+
+// From now on what this process dials goes through this proxy: of --proxy, or "" for that of the variables. Errors: invalid_argument.
+Status use_proxy(const Invocation& invocation, const std::string& given);
+// What --proxy is, of every command that has it.
+inline constexpr const char* kProxyDoc =
+    "what leads out of this network: socks5://, socks5h:// or http://[USER:PASSWORD@]HOST:PORT, or none (else $ALL_PROXY, $HTTPS_PROXY; "
+    "$NO_PROXY lists what is dialled directly)";
 
 // Prints "atoll: why" (or a JSON object with --json) to stderr, below what was logged, and returns the code's exit code.
 Exit report(const Invocation& invocation, const Error& error);

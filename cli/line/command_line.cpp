@@ -241,7 +241,8 @@ Exit parse_and_run(const Command& tree, std::span<const std::string> arguments, 
   }
   install_log_sink(invocation.streams.err, level_named(common.log_level), common.log_json,
                    command.serves ? LogWrites::beside : LogWrites::at_once);
-  const Exit exit = run_parsed(command, invocation);
+  const Status proxied = command.asks_coordinator ? use_proxy(invocation, common.coordinator.proxy) : Status();
+  const Exit exit = proxied ? run_parsed(command, invocation) : report(invocation, proxied.error());
   set_log_sink({});
   return exit;
 }

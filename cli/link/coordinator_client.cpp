@@ -107,6 +107,7 @@ Result<json> CoordinatorClient::ask_patiently(const Invocation& invocation, std:
 
 Result<Enrolled> CoordinatorClient::enrol(const std::string& token_secret, const std::string& name) {
   const TimePoint deadline = now() + kPatience;
+  Error last = unreachable(access_.address);
   while (now() < deadline) {
     const std::optional<LinkEvent> event = link_->receive();
     if (!event) {
@@ -122,11 +123,13 @@ Result<Enrolled> CoordinatorClient::enrol(const std::string& token_secret, const
       if (const auto* refused = std::get_if<Refused>(message)) {
         return refused->error;
       }
+    } else if (const auto* down = std::get_if<LinkDown>(&*event)) {
+      last = down->why;
     } else if (const auto* error = std::get_if<Error>(&*event)) {
       return *error;
     }
   }
-  return unreachable(access_.address);
+  return last;
 }
 
 std::string json_line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }

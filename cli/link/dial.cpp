@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "transport/base/file_descriptor.hpp"
+#include "transport/proxy/proxy_dials.hpp"
 
 namespace atl {
 namespace {
@@ -51,6 +52,11 @@ Result<Dialled> dial_one(const addrinfo& way, const std::string& where, Duration
 }  // namespace
 
 Result<Dialled> dial(const Address& address, Duration patience) {
+  if (const Proxy* proxy = own_proxy().towards(address.host)) {
+    const TimePoint begin = now();
+    const Result<FileDescriptor> opened = dial_through(*proxy, address, patience);
+    return opened ? Dialled{now() - begin, 0} : Result<Dialled>(opened.error());
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

@@ -1,5 +1,5 @@
-// Dialling an address as a link would, to see whether anybody answers there, how far it is, and how large its packets may be.
-// Threads: any; blocks.
+// Dialling an address as a link would, through this process's proxy where that leads there, to see whether anybody answers there, how far
+// it is, and how large its packets may be. Threads: any; blocks.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace atl {
 
 struct Dialled {
-  Duration round_trip{};  // that the TCP connection took; after the name was found
+  Duration round_trip{};  // that the TCP connection took; after the name was found. Through a proxy: until its way was open
   std::uint32_t mtu = 0;  // bytes of the largest packet on the path, as the system knows it; 0: it does not
 };
 

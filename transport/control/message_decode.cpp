@@ -561,7 +561,8 @@ class Decoder {
   }
   Ways get(const wire::Ways& m) {
     return Ways{list(m.peers(), [this](const wire::PeerWay* way) {
-      return PeerWay{island(way->peer()), {name(way->relay()), way->punched(), not_punched(way->not_punched()), name(way->address())}};
+      return PeerWay{island(way->peer()),
+                     {name(way->relay()), way->punched(), not_punched(way->not_punched()), name(way->address()), way->proxied()}};
     })};
   }
   Copied get(const wire::Copied& m) {

@@ -314,7 +314,7 @@ class Encoder {
     return wire::CreateWays(builder_, list(m.peers, "the list of ways", [this](const PeerWay& way) {
                               return wire::CreatePeerWay(builder_, name(way.peer), name(way.way.relay, "a way's relay"), way.way.punched,
                                                          static_cast<wire::NotPunched>(way.way.not_punched),
-                                                         name(way.way.address, "a way's address"));
+                                                         name(way.way.address, "a way's address"), way.way.proxied);
                             }));
   }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {

@@ -1,4 +1,5 @@
-// By which way data go between two islands: directly, through a hole that both punched into their routers, or over a relay.
+// By which way data go between two islands: directly, through a proxy, through a hole that both punched into their routers,
+// or over a relay.
 // Threads: plain values.
 #pragma once
 
@@ -21,11 +22,14 @@ struct Way {
   bool punched = false;  // neither: directly
   NotPunched not_punched = NotPunched::not_tried;
   std::string address = {};  // directly: that of the peer's that this side dialled, "tcp://host:port"; empty: the peer dialled
+  bool proxied = false;      // directly, but through the proxy that this side dials over
   [[nodiscard]] bool is_direct() const { return relay.empty() && !punched; }
   friend bool operator==(const Way&, const Way&) = default;
 };
 
-// "direct", "punched", or "relay frankfurt".
-inline std::string to_string(const Way& way) { return way.punched ? "punched" : way.relay.empty() ? "direct" : "relay " + way.relay; }
+// "direct", "proxy", "punched", or "relay frankfurt".
+inline std::string to_string(const Way& way) {
+  return way.punched ? "punched" : !way.relay.empty() ? "relay " + way.relay : way.proxied ? "proxy" : "direct";
+}
 
 }  // namespace atl

@@ -16,6 +16,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/file_descriptor.hpp"
 #include "transport/http/certificates.hpp"
+#include "transport/http/http_proxy.hpp"
 #include "transport/http/least_rate.hpp"
 #include "transport/http/url_part.hpp"
 #include "transport/identity/sha256.hpp"
@@ -194,6 +195,7 @@ class Transfer {
     const bool https = source_.url.starts_with("https:") || source_.url.starts_with("HTTPS:");
     const char* protocols = https || !settings_.allow_loopback_http ? "https" : "http,https";
     trust_authorities(curl_.get());
+    follow_proxy(curl_.get());
     set(CURLOPT_URL, source_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, protocols);
     set(CURLOPT_REDIR_PROTOCOLS_STR, protocols);

@@ -14,6 +14,7 @@
 #include "transport/base/check.hpp"
 #include "transport/base/store_address.hpp"
 #include "transport/http/certificates.hpp"
+#include "transport/http/http_proxy.hpp"
 #include "transport/http/least_rate.hpp"
 #include "transport/identity/sha256.hpp"
 
@@ -371,6 +372,7 @@ Result<ObjectStore::Answer> ObjectStore::perform(const Call& call) const {
   const std::string scope = "aws:amz:" + credentials_.region + ":s3";
   char message[CURL_ERROR_SIZE] = "";
   CURL* const handle = curl.get();
+  follow_proxy(handle);
   trust_authorities(handle);
   set_option(handle, CURLOPT_URL, url.c_str());
   set_option(handle, CURLOPT_PROTOCOLS_STR, "http,https");

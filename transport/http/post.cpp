@@ -7,6 +7,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/check.hpp"
 #include "transport/http/certificates.hpp"
+#include "transport/http/http_proxy.hpp"
 #include "transport/http/url_part.hpp"
 
 namespace atl {
@@ -62,6 +63,7 @@ Status post(const PostSettings& settings) {
   };
   char message[CURL_ERROR_SIZE] = "";
   trust_authorities(curl.get());
+  follow_proxy(curl.get());
   set(CURLOPT_URL, settings.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_HTTPHEADER, headers.get());

@@ -16,6 +16,7 @@
 #include "transport/base/random_number.hpp"
 #include "transport/base/rng.hpp"
 #include "transport/zmq/poll_set.hpp"
+#include "transport/zmq/relay_tunnels.hpp"
 #include "transport/zmq/zmq_socket.hpp"
 
 namespace atl {
@@ -35,6 +36,7 @@ int milliseconds(Duration duration) {
 
 // What ended or prevented a connection.
 enum class Loss {
+  proxy,         // no way was opened by the proxy that leads there
   unnamed,       // the address is a name that nobody here knows, or whose lookup takes too long
   nobody,        // nothing answers at the address
   silent,        // something takes connections, but says nothing in time: a process that is stopped or overloaded
@@ -65,11 +67,19 @@ class DealerClient final : public ZmqControlClient {
 
   // Begins an attempt at the next address of the name, or looks the name up.
   Status start() {
-    if (ways_.empty() && !find_ways()) {
-      return {};
+    if (const Proxy* proxy = settings_.proxy.towards(address_.host)) {
+      // What the proxy says comes before this side's patience ends.
+      ATOLL_ASSIGN(tunnel_,
+                   tunnels_.open_through(*proxy, to_string(address_), settings_.connect_timeout - settings_.connect_timeout / 8, {}));
+      endpoint_ = tunnel_->endpoint();
+      ways_.clear();
+    } else {
+      if (ways_.empty() && !find_ways()) {
+        return {};
+      }
+      endpoint_ = to_string(ways_.front());
+      ways_.pop_front();
     }
-    endpoint_ = to_string(ways_.front());
-    ways_.pop_front();
     Result<Attempt> attempt = connect();
     if (!attempt) {
       return attempt.error();
@@ -145,10 +155,14 @@ class DealerClient final : public ZmqControlClient {
   TimePoint lookup_ends_;             // then it is taking too long
   bool looked_ = false;               // at it, in vain
   std::string name_problem_;
-  std::string good_;  // the endpoint that was connected last
+  std::string proxy_problem_;
+  std::string proxy_told_;  // of those, in the log
+  std::string good_;        // the endpoint that was connected last
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<PollSet> poll_;
   Rng rng_;
+  RelayTunnels tunnels_;
+  std::unique_ptr<RelayTunnels::Tunnel> tunnel_;  // of the attempt, where it goes through a proxy
 
   std::optional<Attempt> attempt_;  // none: waiting for `deadline_` to try again
   TimePoint deadline_;              // of the attempt, or of the wait
@@ -201,6 +215,7 @@ void DealerClient::stop() {
     zmq_socket_monitor(attempt_->dealer.get(), nullptr, 0);
     attempt_.reset();
   }
+  tunnel_.reset();
   connected_ = false;
   shaken_ = false;
   up_ = false;
@@ -256,6 +271,8 @@ void DealerClient::pump() {
     events_.emplace_back(LinkUp{});
     announce(events_.back());
     down_told_ = false;
+    proxy_problem_.clear();
+    proxy_told_.clear();
   }
   if (loss) {
     lose(*loss);
@@ -308,6 +325,12 @@ void DealerClient::lose(Loss loss) {
       losses_ = 0;
     }
   }
+  const bool greeted = tunnel_ && tunnel_->reached() == RelayTunnels::Tunnel::Reached::heard;
+  const bool proxied = tunnel_ != nullptr;
+  if (proxied && loss != Loss::unnamed && tunnel_->reached() == RelayTunnels::Tunnel::Reached::nobody) {
+    loss = Loss::proxy;
+    proxy_problem_ = tunnel_->failure();
+  }
   stop();
   if (loss == Loss::nobody && !ways_.empty()) {
     deadline_ = now();  // the attempt goes on at the next address
@@ -316,7 +339,7 @@ void DealerClient::lose(Loss loss) {
   }
   ++losses_;
   if (loss == Loss::cut_short && std::exchange(cut_short_, true)) {
-    loss = greets() ? Loss::handshake : Loss::silent;
+    loss = (proxied ? greeted : greets()) ? Loss::handshake : Loss::silent;
   }
   cut_short_ = cut_short_ && (loss == Loss::cut_short || loss == Loss::handshake);
   last_loss_ = describe(loss);
@@ -325,6 +348,9 @@ void DealerClient::lose(Loss loss) {
     events_.emplace_back(LinkDown{last_loss_});
     announce(events_.back());
     down_told_ = true;
+    proxy_told_ = proxy_problem_;
+  } else if (loss == Loss::proxy && std::exchange(proxy_told_, proxy_problem_) != proxy_problem_ && settings_.log_changes) {
+    log_warning(last_loss_.why);  // a connection that was lost with its proxy says no more than that it was lost
   }
   const double doubled = seconds(settings_.retry_first) * std::exp2(std::min(losses_ - 1, 30U));
   const Duration delay = from_seconds(std::min(doubled, seconds(settings_.retry_most)) * (0.5 + rng_.uniform()));
@@ -358,6 +384,9 @@ bool DealerClient::greets() const {
 Error DealerClient::describe(Loss loss) const {
   const std::string where = "the coordinator at " + settings_.address;
   switch (loss) {
+    case Loss::proxy:
+      return Error{Code::unavailable, "cannot reach " + where + ": " +
+                                          (proxy_problem_.empty() ? "the proxy that leads there does not answer" : proxy_problem_)};
     case Loss::unnamed:
       return Error{Code::unavailable, "cannot reach " + where + ": " + name_problem_};
     case Loss::nobody:

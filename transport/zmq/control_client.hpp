@@ -3,9 +3,10 @@
 // Connects, proves its key (CURVE; with `insecure`, on loopback only, it merely claims it) and connects again whenever the
 // connection is lost or silent: after a delay that doubles from `retry_first` to `retry_most`, each drawn from half to one and a half of
 // that, so that a restarted coordinator is not met by all islands at once. A name is resolved anew for every attempt, and
-// each of its addresses is tried, the one that was good last first. The log gets one line
-// when the coordinator cannot be reached or is lost, and one when it is there again. Threads: the owner's, and ZeroMQ's own. Everything
-// happens inside `receive`, `send` and `ask`: call `receive` whenever `fd` says so.
+// each of its addresses is tried, the one that was good last first. What is reached through a proxy (transport/proxy/proxy_rules.hpp) is
+// left to the proxy as it was given, name or address, and what the proxy says is part of the reason. The log gets one line when the
+// coordinator cannot be reached or is lost, and one when it is there again. Threads: the owner's, and ZeroMQ's own. Everything happens
+// inside `receive`, `send` and `ask`: call `receive` whenever `fd` says so.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@
 #include "transport/base/time.hpp"
 #include "transport/control/control_link.hpp"
 #include "transport/identity/identity.hpp"
+#include "transport/proxy/proxy_rules.hpp"
 #include "transport/zmq/name_lookup.hpp"
 
 namespace atl {
@@ -29,6 +31,7 @@ struct ControlClientSettings {
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt, its handshake included
   Duration dead_after = std::chrono::seconds(10);      // of silence
   Resolver resolver = resolve;
+  ProxyRules proxy = own_proxy();
 };
 
 class ZmqControlClient : public ControlClient {

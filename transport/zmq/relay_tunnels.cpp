@@ -29,6 +29,7 @@
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/time.hpp"
+#include "transport/proxy/proxy_dials.hpp"
 #include "transport/relay/relay_flow.hpp"
 #include "transport/relay/socks_door.hpp"
 #include "transport/zmq/tcp_tuning.hpp"
@@ -38,8 +39,21 @@ namespace {
 
 using Id = std::uint64_t;
 constexpr Id kWake = 0;
+constexpr Id kDials = UINT64_MAX;
 constexpr Duration kPause = std::chrono::seconds(1);     // before ZeroMQ learns of a failure, and dials again
 constexpr Duration kConnect = std::chrono::seconds(10);  // for a relay to be reached and to greet
+
+constexpr Duration kTellProxyAgain = std::chrono::minutes(10);
+constexpr std::size_t kLinesRemembered = 64;
+
+void keep_alive(int socket) {
+  const auto set = [&](int level, int option, int value) { (void)::setsockopt(socket, level, option, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);  // a router forgets a connection that is silent
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
 
 Result<FileDescriptor> dial(const std::string& relay) {
   ATOLL_ASSIGN(const Address address, parse_address(relay));
@@ -54,12 +68,7 @@ Result<FileDescriptor> dial(const std::string& relay) {
   if (!socket.is_open() || (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)) {
     return Error{Code::unavailable, "the relay at " + relay + " cannot be dialled: " + std::strerror(errno)};
   }
-  const auto set = [&](int level, int option, int value) { (void)::setsockopt(socket.get(), level, option, &value, sizeof value); };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);  // a router forgets a connection that is silent
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  keep_alive(socket.get());
   return socket;
 }
 
@@ -76,16 +85,26 @@ bool is_own(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.pid == ::getpid();
 }
 
-struct Door {
-  FileDescriptor listener;
-  HolePunch::Whom whom;
-  RelayTunnels::Leads leads;
-  std::shared_ptr<std::atomic<NotPunched>> not_punched;
+// What the thread says of a door's newest connection.
+struct Progress {
+  std::atomic<NotPunched> not_punched = NotPunched::not_tried;
+  std::atomic<RelayTunnels::Tunnel::Reached> reached = RelayTunnels::Tunnel::Reached::nobody;
+  std::mutex mutex;
+  std::string failure;
+
+  void begin() {
+    reached = RelayTunnels::Tunnel::Reached::nobody;
+    fail("");
+  }
+  void fail(const std::string& why) {
+    const std::lock_guard lock(mutex);
+    failure = why;
+  }
 };
 
 // One of ZeroMQ's connections on its way.
 struct Pipe {
-  enum class State { greets, asks, punches, joined, failed };
+  enum class State { dials, greets, asks, punches, joined, failed };
   Id door = 0;
   FileDescriptor near;
   FileDescriptor far;
@@ -101,6 +120,17 @@ struct Pipe {
 
 }  // namespace
 
+struct RelayTunnels::Door {
+  FileDescriptor listener;
+  HolePunch::Whom whom;  // of one to an address: that, as the relay's, and nobody
+  Leads leads = Leads::over_relay;
+  std::optional<Proxy> proxy;
+  Duration patience = kConnect;
+  Duration pause = kPause;
+  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+  [[nodiscard]] bool asks() const { return !whom.request.empty(); }
+};
+
 struct RelayTunnels::Shared {
   std::mutex mutex;
   std::vector<std::pair<Id, Door>> opened;  // not yet taken by the thread
@@ -115,6 +145,8 @@ struct RelayTunnels::Shared {
   std::map<Id, Door> doors;
   std::map<Id, Pipe> pipes;
   std::deque<Id> turns;
+  std::optional<ProxyDials> dials;
+  std::map<std::string, TimePoint> told;
 
   void run();
   bool obey();
@@ -128,7 +160,11 @@ struct RelayTunnels::Shared {
   }
   void accept(Id id, const Door& door);
   void look(Id id);
-  void fail(Pipe& pipe, const std::string& why) const;
+  void fail(Pipe& pipe, const std::string& why);
+  void tell_rarely(const std::string& line);
+  void drop(Id id);
+  void begin_dial(Id id, const Door& door);
+  void take_dialled();
   void converse(Id id, Pipe& pipe);
   bool say(Pipe& pipe, ByteView bytes);
   void punch(Id id, Pipe& pipe, TimePoint present);
@@ -156,6 +192,9 @@ void RelayTunnels::Shared::run() {
         look(id);
       }
     }
+    if (dials) {
+      take_dialled();
+    }
     for (const Id id : std::exchange(turns, {})) {
       if (const auto pipe = pipes.find(id); pipe != pipes.end()) {
         pipe->second.queued = false;
@@ -171,6 +210,7 @@ int RelayTunnels::Shared::wait_ms() const {
   for (const auto& [id, pipe] : pipes) {
     until = pipe.state == Pipe::State::punches ? std::min(until, pipe.punch->deadline()) : until;
   }
+  until = dials ? std::min(until, dials->deadline()) : until;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
   return turns.empty() ? static_cast<int>(std::max<std::int64_t>(0, left)) : 0;
 }
@@ -187,7 +227,14 @@ bool RelayTunnels::Shared::obey() {
   opened.clear();
   for (const Id id : closed) {
     doors.erase(id);
-    std::erase_if(pipes, [&](const auto& pipe) { return pipe.second.door == id; });
+    for (auto pipe = pipes.begin(); pipe != pipes.end();) {
+      const Id of_pipe = pipe->first;
+      const bool ends = pipe->second.door == id;
+      ++pipe;
+      if (ends) {
+        drop(of_pipe);
+      }
+    }
   }
   closed.clear();
   return !stop;
@@ -204,8 +251,13 @@ void RelayTunnels::Shared::accept(Id id, const Door& door) {
   pipe.near = std::move(near);
   pipe.until = now() + kConnect;
   watch(pipe.near.get(), number_of_pipe, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  door.progress->begin();
+  if (door.proxy) {
+    pipe.state = Pipe::State::dials;
+    return begin_dial(number_of_pipe, door);
+  }
   if (door.leads == Leads::through_holes) {
-    *door.not_punched = NotPunched::not_tried;  // of a new attempt nothing is known
+    door.progress->not_punched = NotPunched::not_tried;  // of a new attempt nothing is known
     Result<HolePunch> begun = HolePunch::begin(door.whom, poll.get(), number_of_pipe);
     if (!begun) {
       return fail(pipe, begun.error().why);
@@ -222,17 +274,78 @@ void RelayTunnels::Shared::accept(Id id, const Door& door) {
   watch(pipe.far.get(), number_of_pipe, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 }
 
-void RelayTunnels::Shared::fail(Pipe& pipe, const std::string& why) const {
-  log_debug("relay tunnel: " + why);
+// What a proxy says of a peer's address it says each time.
+void RelayTunnels::Shared::tell_rarely(const std::string& line) {
+  const auto known = told.find(line);
+  if (known != told.end() && now() - known->second < kTellProxyAgain) {
+    return;
+  }
+  if (told.size() >= kLinesRemembered) {
+    told.clear();
+  }
+  told[line] = now();
+  log_info(line);
+}
+
+void RelayTunnels::Shared::fail(Pipe& pipe, const std::string& why) {
+  const Door& door = doors.at(pipe.door);
+  const std::string line = (door.asks() ? "relay tunnel: " : "bulk link: ") + why;
+  if (door.proxy && door.pause > Duration::zero()) {
+    tell_rarely(line);
+  } else {
+    log_debug(line);
+  }
+  door.progress->fail(why);
   pipe.state = Pipe::State::failed;
-  pipe.until = now() + kPause;
+  pipe.until = now() + door.pause;
   pipe.far = FileDescriptor();
   pipe.punch.reset();
 }
 
+void RelayTunnels::Shared::drop(Id id) {
+  if (dials) {
+    dials->drop(id);
+  }
+  pipes.erase(id);
+}
+
+void RelayTunnels::Shared::begin_dial(Id id, const Door& door) {
+  if (!dials) {
+    dials.emplace();
+    watch(dials->fd(), kDials, EPOLLIN);
+  }
+  const Result<Address> address = parse_address(door.whom.relay);
+  if (!address) {
+    return fail(pipes.at(id), address.error().why);
+  }
+  dials->begin(id, *door.proxy, *address, door.patience);
+}
+
+void RelayTunnels::Shared::take_dialled() {
+  for (ProxyDials::Dialled& dialled : dials->advance()) {
+    const auto found = pipes.find(dialled.number);
+    if (found == pipes.end()) {
+      continue;
+    }
+    Pipe& pipe = found->second;
+    if (!dialled.socket) {
+      fail(pipe, dialled.socket.error().why);
+      continue;
+    }
+    pipe.far = *std::move(dialled.socket);
+    keep_alive(pipe.far.get());
+    pipe.state = Pipe::State::greets;
+    pipe.until = now() + kConnect;
+    watch(pipe.far.get(), dialled.number, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    if (!doors.at(pipe.door).asks()) {
+      join(dialled.number, pipe);
+    }
+  }
+}
+
 void RelayTunnels::Shared::punch(Id id, Pipe& pipe, TimePoint present) {
   const HolePunch::State state = pipe.punch->advance(present);
-  std::atomic<NotPunched>& not_punched = *doors.at(pipe.door).not_punched;
+  std::atomic<NotPunched>& not_punched = doors.at(pipe.door).progress->not_punched;
   if (state == HolePunch::State::failed) {
     not_punched = pipe.punch->failure();
     return fail(pipe, "no hole to island " + doors.at(pipe.door).whom.peer.text + ": " + pipe.punch->why());
@@ -256,12 +369,12 @@ void RelayTunnels::Shared::look(Id id) {
   }
   std::array<char, 1> end{};
   if (::recv(pipe.near.get(), end.data(), end.size(), MSG_PEEK | MSG_DONTWAIT) == 0) {
-    pipes.erase(id);  // ZeroMQ does not want it any more
+    drop(id);  // ZeroMQ does not want it any more
     return;
   }
   if (pipe.state == Pipe::State::punches) {
     punch(id, pipe, now());
-  } else if (pipe.state != Pipe::State::failed) {
+  } else if (pipe.state == Pipe::State::greets || pipe.state == Pipe::State::asks) {
     converse(id, pipe);
   }
 }
@@ -325,6 +438,7 @@ void RelayTunnels::Shared::join(Id id, Pipe& pipe) {
   pipe.out.emplace(*std::move(out));
   pipe.in.emplace(*std::move(in));
   pipe.state = Pipe::State::joined;
+  doors.at(pipe.door).progress->reached = Tunnel::Reached::opened;
   limit_unsent(pipe.far.get());
   if (is_far(pipe.far.get())) {
     use_far_congestion_control(pipe.far.get());
@@ -337,12 +451,16 @@ void RelayTunnels::Shared::pump(Id id, Pipe& pipe) {
   std::uint64_t moved = 0;
   bool more = false;
   for (std::optional<RelayFlow>* flow : {&pipe.out, &pipe.in}) {
+    moved = 0;
     const RelayFlow::State state = (*flow)->pump(UINT64_MAX, moved);
     if (state == RelayFlow::State::broken) {
       pipes.erase(id);
       return;
     }
     more = more || state == RelayFlow::State::more;
+  }
+  if (moved > 0) {
+    doors.at(pipe.door).progress->reached = Tunnel::Reached::heard;
   }
   // ZeroMQ has no use for half of a connection.
   if (pipe.out->ended() || pipe.in->ended()) {
@@ -381,24 +499,48 @@ RelayTunnels::~RelayTunnels() {
   }
 }
 
-Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const HolePunch::Whom& whom, Leads leads) {
+Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const HolePunch::Whom& whom, Leads leads, const Proxy* proxy) {
+  Door door;
+  door.whom = whom;
+  door.leads = leads;
+  door.proxy = proxy != nullptr ? std::optional(*proxy) : std::nullopt;
+  return open(std::move(door));
+}
+
+Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open_through(const Proxy& proxy, const std::string& address, Duration patience,
+                                                                         Duration pause) {
+  ATOLL_TRY(parse_address(address));
+  Door door;
+  door.whom.relay = address;
+  door.proxy = proxy;
+  door.patience = patience;
+  door.pause = pause;
+  return open(std::move(door));
+}
+
+Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(Door door) {
   class Opened final : public Tunnel {
    public:
-    Opened(std::shared_ptr<Shared> shared, Id id, std::string endpoint, std::shared_ptr<std::atomic<NotPunched>> not_punched)
-        : shared_(std::move(shared)), id_(id), endpoint_(std::move(endpoint)), not_punched_(std::move(not_punched)) {}
+    Opened(std::shared_ptr<Shared> shared, Id id, std::string endpoint, std::shared_ptr<Progress> progress)
+        : shared_(std::move(shared)), id_(id), endpoint_(std::move(endpoint)), progress_(std::move(progress)) {}
     ~Opened() override {
       const std::lock_guard lock(shared_->mutex);
       shared_->closed.push_back(id_);
       (void)::eventfd_write(shared_->wake.get(), 1);
     }
     [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
-    [[nodiscard]] NotPunched not_punched() const override { return *not_punched_; }
+    [[nodiscard]] NotPunched not_punched() const override { return progress_->not_punched; }
+    [[nodiscard]] Reached reached() const override { return progress_->reached; }
+    [[nodiscard]] std::string failure() const override {
+      const std::lock_guard lock(progress_->mutex);
+      return progress_->failure;
+    }
 
    private:
     std::shared_ptr<Shared> shared_;
     Id id_;
     std::string endpoint_;
-    std::shared_ptr<std::atomic<NotPunched>> not_punched_;
+    std::shared_ptr<Progress> progress_;
   };
 
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -412,15 +554,16 @@ Result<std::unique_ptr<RelayTunnels::Tunnel>> RelayTunnels::open(const HolePunch
     return Error{Code::unavailable, std::string("no socket for a relay: ") + std::strerror(errno)};
   }
   const std::string text(name.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
-  const auto not_punched = std::make_shared<std::atomic<NotPunched>>(NotPunched::not_tried);
+  const std::shared_ptr<Progress> progress = door.progress;
+  door.listener = std::move(listener);
   const std::lock_guard lock(shared_->mutex);
   const Id id = shared_->next++;
-  shared_->opened.emplace_back(id, Door{std::move(listener), whom, leads, not_punched});
+  shared_->opened.emplace_back(id, std::move(door));
   if (!shared_->thread.joinable()) {
     shared_->thread = std::thread([raw = shared_.get()] { raw->run(); });
   }
   (void)::eventfd_write(shared_->wake.get(), 1);
-  return std::unique_ptr<Tunnel>(std::make_unique<Opened>(shared_, id, "ipc://@" + text, not_punched));
+  return std::unique_ptr<Tunnel>(std::make_unique<Opened>(shared_, id, "ipc://@" + text, progress));
 }
 
 }  // namespace atl

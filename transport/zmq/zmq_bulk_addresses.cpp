@@ -29,8 +29,10 @@ Duration rest_after(unsigned lost_races) { return kRest * (1U << std::min(lost_r
 }  // namespace
 
 std::vector<std::string> ZmqBulkIo::worth_dialling(const std::string& offered) const {
-  return addresses_to_dial(offered, own_, own_port_, settings_.interfaces,
-                           [&](const std::string& host) { return interface_towards(host, own_); });
+  return addresses_to_dial(offered, own_, own_port_, settings_.interfaces, [&](const std::string& host) {
+    const Proxy* const proxy = settings_.proxy.towards(host);
+    return interface_towards(proxy != nullptr ? proxy->host : host, own_);
+  });
 }
 
 // A peer that was reached directly and is elsewhere altogether is begun anew. What goes through a hole or over a relay stays.

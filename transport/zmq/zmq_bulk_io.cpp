@@ -18,6 +18,8 @@ namespace {
 constexpr int kReadsInARow = 64;  // of one socket, before the others have their turn
 constexpr Duration kInboxPatience = std::chrono::seconds(2);
 constexpr Duration kTick = std::chrono::milliseconds(200);
+constexpr Duration kProxyPatience = std::chrono::seconds(10);
+constexpr Duration kProxyPause = std::chrono::seconds(3);  // before a peer's address is asked of the proxy again
 
 bool only_dialled_or_not(const BulkPeer& before, const BulkPeer& now) {
   return before.key == now.key && (before.address.empty() || now.address.empty());
@@ -335,20 +337,25 @@ ZmqBulkIo::Session* ZmqBulkIo::session_of(const IslandId& island, std::uint64_t 
 
 // Null where the process has no descriptors left: said, and tried again (tick).
 void* ZmqBulkIo::make_dealer_socket(Dealer& dealer) {
-  if (dealer.way == 0) {
+  const Proxy* const proxy = settings_.proxy.towards_address(dealer.way == 0 ? dealer.address : places_.at(dealer.way - 1).relay.address);
+  if (dealer.way == 0 && proxy == nullptr) {
     return make_dealer_socket(dealer.address, dealer.scout ? Towards::scouted : Towards::peer);
   }
-  const auto& [relay, punches] = places_.at(dealer.way - 1);
-  dealer.pass = relay.pass;
-  Result<std::unique_ptr<RelayTunnels::Tunnel>> tunnel =
-      tunnels_.open({relay.address, request_with(relay.pass, dealer.peer), settings_.island, dealer.peer},
-                    punches ? RelayTunnels::Leads::through_holes : RelayTunnels::Leads::over_relay);
+  Result<std::unique_ptr<RelayTunnels::Tunnel>> tunnel = Error{};
+  if (dealer.way == 0) {
+    tunnel = tunnels_.open_through(*proxy, dealer.address, kProxyPatience, kProxyPause);
+  } else {
+    const auto& [relay, punches] = places_.at(dealer.way - 1);
+    dealer.pass = relay.pass;
+    tunnel = tunnels_.open({relay.address, request_with(relay.pass, dealer.peer), settings_.island, dealer.peer},
+                           punches ? RelayTunnels::Leads::through_holes : RelayTunnels::Leads::over_relay, proxy);
+  }
   if (!tunnel) {
     log_rarely("bulk link: " + tunnel.error().why);
     return nullptr;
   }
   dealer.tunnel = *std::move(tunnel);
-  return make_dealer_socket(dealer.tunnel->endpoint(), Towards::relay);
+  return make_dealer_socket(dealer.tunnel->endpoint(), dealer.way == 0 ? Towards::peer : Towards::relay);
 }
 
 void* ZmqBulkIo::make_dealer_socket(const std::string& address, Towards towards) {

@@ -7,7 +7,8 @@
 // way; the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked for BBR
 // (tcp_tuning.hpp).
 //
-// Where neither side can dial the other both meet at a relay (zmq_bulk_ways.cpp); a direct connection goes before it.
+// Where neither side can dial the other both meet at a relay (zmq_bulk_ways.cpp); a direct connection goes before it. Addresses that are
+// reached through a proxy are dialled through it, relays included (relay_tunnels.hpp).
 // Handshake and sealing: bulk_session.hpp. On every new connection the accepting side greets (u8 1, u8 version), the dialling side says
 // hello, the accepting side welcomes; then each message is u8 4 and a sealed head, and a second part with the sealed payload where
 // the head is a piece's. A key that was not admitted gets no answer. Boxes are numbered by both sides and not on the wire: a repeated,
@@ -40,6 +41,7 @@
 #include "transport/bulk/address_choice.hpp"
 #include "transport/bulk/bulk_link.hpp"
 #include "transport/bulk/link_memory.hpp"
+#include "transport/proxy/proxy_rules.hpp"
 
 namespace atl {
 
@@ -58,6 +60,7 @@ struct ZmqBulkSettings {
   std::size_t queue_wants = 8192;
   bool hole_punching = true;  // where relays are offered, and there is no direct way
   InterfaceRules interfaces;  // its owner's
+  ProxyRules proxy = own_proxy();
   Duration ping_every = std::chrono::seconds(2);
   Duration dead_after = std::chrono::seconds(30);  // longer than a piece takes on the slowest link
 };

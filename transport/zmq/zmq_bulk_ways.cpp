@@ -29,7 +29,7 @@ constexpr Duration kShunned = std::chrono::minutes(5);  // and a relay is left a
 void ZmqBulkIo::set_relays(std::vector<RelayOffer> relays) {
   std::vector<Place> places;
   for (RelayOffer& relay : relays) {
-    if (settings_.hole_punching) {
+    if (settings_.hole_punching && settings_.proxy.towards_address(relay.address) == nullptr) {
       places.push_back({relay, true});
     }
     if (relay.carries) {
@@ -164,7 +164,9 @@ std::optional<Way> ZmqBulkIo::way_to(const Peer& peer) const {
   Way way = way_at(peer, way_of(peer));
   const auto dials = std::ranges::find_if(peer.best, [&](std::uint64_t id) { return is_dialled(id); });
   if (way.is_direct() && dials != peer.best.end()) {
-    way.address = sessions_.at(*dials).dealer->address;
+    const Dealer& dealer = *sessions_.at(*dials).dealer;
+    way.address = dealer.address;
+    way.proxied = dealer.tunnel != nullptr;
   }
   return way;
 }
@@ -179,11 +181,12 @@ void ZmqBulkIo::tell_way(const IslandId& island, Peer& peer) {
     peer.punching.forget();
   }
   const bool other_address = way && before && before->is_direct() && !before->address.empty() && !way->address.empty();
-  if (way && (!way->is_direct() || (before && !before->is_direct()) || other_address)) {
+  if (way && (!way->is_direct() || way->proxied || (before && !before->is_direct()) || other_address)) {
     log_info("bulk link: island " + island.text + " is reached " +
-             (way->punched       ? "through a punched hole"
-              : way->is_direct() ? "directly" + (way->address.empty() ? "" : ", at " + way->address)
-                                 : "over " + to_string(*way)));
+             (way->punched ? "through a punched hole"
+              : way->is_direct()
+                  ? std::string(way->proxied ? "through the proxy" : "directly") + (way->address.empty() ? "" : ", at " + way->address)
+                  : "over " + to_string(*way)));
   }
   mailbox_->push(BulkArrival{island, BulkWay{way}});
 }

@@ -42,6 +42,7 @@ struct AgentCommandOptions {
   std::vector<std::string> advertise;
   std::vector<std::string> prefer;
   std::vector<std::string> never_over;
+  std::string proxy;
   std::vector<std::string> data;
   std::vector<std::string> allow_data;
   std::vector<std::string> allow_copy;
@@ -260,6 +261,7 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
        &options->advertise},
       {"--prefer", "a network interface: what can be reached over it is reached over it, whatever else there is", &options->prefer},
       {"--never-over", "a network interface over which nothing goes from island to island", &options->never_over},
+      {"--proxy", kProxyDoc, &options->proxy},
       {"--uplink",
        "what this island may send to the others, like 50mbit, or by the time of day here: \"50mbit mon-fri 08:00-18:00, 500mbit "
        "otherwise\" (else as much as the line bears)",
@@ -355,7 +357,8 @@ Command agent_command() {
   command.subcommands = {check_agent_command()};
   command.serves = true;
   command.run = [options, described = command.options](Invocation& invocation) {
-    const Status configured = read_config(invocation, *options, described);
+    Status configured = read_config(invocation, *options, described);
+    configured = configured ? use_proxy(invocation, options->proxy) : configured;
     return configured ? run_island(invocation, *options) : report(invocation, configured.error());
   };
   return command;
@@ -376,6 +379,7 @@ Command join_command() {
   command.serves = true;
   command.run = [options, line, described = command.options](Invocation& invocation) {
     Status begun = read_config(invocation, *options, described);
+    begun = begun ? use_proxy(invocation, options->proxy) : begun;
     begun = begun ? take_line(invocation, *line, *options) : begun;
     return begun ? run_island(invocation, *options) : report(invocation, begun.error());
   };
