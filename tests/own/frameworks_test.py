@@ -8,9 +8,11 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
+import warnings
 
 import environment
 
@@ -86,6 +88,55 @@ class Alone(unittest.TestCase):
             self.assertEqual([each["step"] for each in seen if "saved" in each], [100])
             self.assertEqual([each["step"] for each in seen if "eval_loss" in each], [80, 100])
             self.assertIn("checkpoint-50", os.listdir(folder + "/alone"))
+
+    def saves(self, *given, ranks=1, code=0, **environment):
+        """What train_loops.saves() has printed of each step: what counts, and the weights."""
+        launch = ["-m", "atoll.ranks", str(ranks)] if ranks > 1 else []
+        command = [PYTHON, *launch, str(HERE / "train_loops.py"), "saves", *given]
+        done = subprocess.run(command, env={**WITHOUT, **environment}, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, code, done.stderr[-3000:])
+        return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    def test_a_checkpoint_of_pytorch_s_own_kind_goes_on_bit_for_bit(self):
+        """torch.distributed.checkpoint, of one rank; the program was killed, and any other reads the model."""
+        import torch.distributed.checkpoint as dcp
+
+        with tempfile.TemporaryDirectory() as folder:
+            whole, _ = self.saves("12", "", "noise", "none")
+            self.saves("12", folder, "noise", "yes", code=9, DIES_AT="8")
+            self.assertEqual(os.listdir(folder), ["6"])
+            model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+            given = {"model": model.state_dict()}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                dcp.load(given, checkpoint_id=folder + "/6")
+            self.assertEqual(torch.cat([each.reshape(-1) for each in given["model"].values()]).tolist(), whole[6][1])
+            again, said = self.saves("12", "", "noise", "none", folder)
+            self.assertIn(f"goes on after step 6, from {folder}/6", said)
+            self.assertEqual(again, whole[6:])
+
+    def test_shards_are_saved_by_their_ranks_and_any_number_of_ranks_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole, _ = self.saves("9", folder + "/two", "sharded", "none", ranks=2)
+            self.assertEqual(sorted(os.listdir(folder + "/two/6")), [".metadata", "__0_0.distcp", "__1_0.distcp", "alone.json"])
+            for ranks, kind in ((2, "sharded"), (1, "whole")):
+                with self.subTest(ranks=ranks):
+                    shutil.copytree(folder + "/two", f"{folder}/{ranks}")
+                    again, _ = self.saves("9", "", kind, "none", f"{folder}/{ranks}", ranks=ranks)
+                    self.assertEqual([said for said, _ in again], [said for said, _ in whole[6:]])
+                    for (_, weights), (_, expected) in zip(again, whole[6:]):
+                        (self.assertEqual if ranks == 2 else self.close)(weights, expected)
+
+    def close(self, some, others):
+        torch.testing.assert_close(torch.tensor(some), torch.tensor(others), atol=1e-5, rtol=1e-5)
+
+    def test_a_disk_that_is_full_leaves_the_checkpoint_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for dcp, ranks, kind in (("no", 1, "whole"), ("none", 2, "sharded")):
+                with self.subTest(dcp=dcp, ranks=ranks):
+                    seen, said = self.saves("9", f"{folder}/{kind}", kind, dcp, ranks=ranks, FULL_AT="7")
+                    self.assertEqual((len(seen), said.count("atoll: nothing is saved in"), os.listdir(f"{folder}/{kind}")), (9, 1, ["6"]), said)
+                    self.assertRegex(said, "nothing is saved in .*, and what was there stays: .*(File too large|iostream error)")
 
     def test_weights_are_loaded_around_peft_s_adapters(self):
         """The base that another library has saved into a model that has adapters already, and adapters as PEFT saves them."""

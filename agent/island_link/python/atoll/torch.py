@@ -22,6 +22,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import sys
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
@@ -31,9 +32,10 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
-from ._alone import Alone, begin_save, end_save
+from ._alone import SAVING, Alone, begin_save, end_save
 from ._average import PREFIX, Average
 from ._captured import whole_or_captured
+from ._checkpoint import STATE, first_reason, is_dcp, need_dcp, read_dcp, see, write_dcp, write_state
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
@@ -75,7 +77,7 @@ class TorchIsland(RankedIsland):
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
-        self._save_to: Optional[str] = None  # once the step in hand is done
+        self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
         """Around the loop that trains: `with island.train(model, opt, scheduler=sched, evaluate=validate): for batch in loader: …`. It declares the
@@ -123,26 +125,55 @@ class TorchIsland(RankedIsland):
             print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
         return loaded
 
-    def save(self, folder: Union[str, os.PathLike[str]]) -> None:
-        """A checkpoint of this island, apart from the run's own, once the step in hand is done: FOLDER/STEP/state.pt, written by torch.save, has the
-        model, optimisers, schedulers, what state= holds, and generators. The same program goes on from it without an agent by
-        atoll.join(folder=FOLDER), with the run's settings and this island's part of the data. In every rank.
+    def save(self, folder: Union[str, os.PathLike[str]], *, dcp: Optional[bool] = None) -> None:
+        """A checkpoint of this island, apart from the run's own, once the step in hand is done. FOLDER/STEP has the model, optimisers, schedulers,
+        what state= holds, and generators. The same program goes on from it without an agent by atoll.join(folder=FOLDER), with the run's
+        settings and this island's part of the data. In every rank. The folder keeps the newest, and a save that is cut off or fails leaves
+        the one before; the disk needs room for two.
 
-        Errors: OSError; Misused inside of a step of island.steps(), and before the run has begun.
+        dcp  True: FOLDER/STEP is a checkpoint of torch.distributed.checkpoint, whose `model` and `optimizer` any program reads, and from
+             which any number of ranks goes on; all ranks have to see the folder. False: FOLDER/STEP/state.pt is written by torch.save (with
+             FSDP2 a file for each rank, for the same number of ranks). None: True with FSDP2, else False
+        Errors: Misused inside of a step of island.steps(), and before the run has begun; Refused for dcp=True before PyTorch 2.4. OSError with
+        what the disk says; in the loop of train() it is said on stderr in place of it, and the training goes on.
         """
         if self._training is None and (self._in_hand is not None or not self._started):
             raise Misused("island.save(folder) comes after island.done(), or in the loop of island.train()")
-        self._save_to = os.fspath(folder)
+        dcp = bool(self._boxes) and self.ranks > 1 if dcp is None else dcp
+        if dcp:
+            need_dcp()
+        self._save_to = os.fspath(folder), dcp
         if self._training is None:
             self._save_now()
 
     def _save_now(self) -> None:
-        folder, self._save_to = str(self._save_to), None
+        (folder, dcp), self._save_to = self._save_to or ("", False), None
         self.prepare(f"saving {folder}")
-        self._save(begin_save(folder) if self.rank == 0 else "")
+        of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
+        saving = os.path.join(folder, SAVING)
+        parts: tuple[Callable[[], Any], ...] = (
+            lambda: begin_save(folder) if self.rank == 0 else None,
+            lambda: see(saving) if dcp else None,
+            lambda: self._save_dcp(saving) if dcp else self._save(saving),
+            lambda: end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)}) if self.rank == 0 else None,
+        )
+        for part in parts:
+            why = None
+            try:
+                part()
+            except OSError as failure:
+                why = str(failure)
+            why = first_reason(why, self.rank, self.ranks, self._talk)
+            if why is not None:
+                break
+        else:
+            return
         if self.rank == 0:
-            of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
-            end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)})
+            shutil.rmtree(saving, ignore_errors=True)
+        if self._training is None:
+            raise OSError(f"nothing is saved in {folder}, and what was there stays: {why}")
+        if self.rank == 0:
+            print(f"atoll: nothing is saved in {folder}, and what was there stays: {why}", file=sys.stderr, flush=True)
 
     def start(
         self,
@@ -497,6 +528,18 @@ class TorchIsland(RankedIsland):
         self._restore_counted(saved)
         self._set_random(saved["random"])
 
+    def _save_dcp(self, directory: str) -> None:
+        kept: list[Any] = [{**self._counted_state(), "random": self._random()}]
+        if self.ranks > 1:
+            own, kept = kept[0], [None] * self.ranks
+            distributed.gather_object(own, kept if self.rank == 0 else None, 0, group=self._talk)
+        write_dcp(self._model, self._optimizers(), kept if self.rank == 0 else None, directory, self._talk)
+
+    def _load_dcp(self, directory: str) -> None:
+        saved = read_dcp(self._model, self._optimizers(), directory, self.rank, self._talk)
+        self._restore_counted(saved)
+        self._set_random(saved["random"])
+
     def _saves_beside(self):
         """Ranks that share out their parameters give theirs to rank 0, which all of them stand still for."""
         return super()._saves_beside() and not (self._boxes and self.ranks > 1)
@@ -514,15 +557,17 @@ class TorchIsland(RankedIsland):
         whole = {"model": self._model.state_dict(), "optimizer": _state.capture(self._optimizer), **self._counted_state(), "random": states}
         take = whole_or_captured(whole, beside)
         del whole
-        return lambda directory: torch.save(take(), os.path.join(directory, "state.pt"))
+        return lambda directory: write_state(take(), directory)
 
     def _load(self, directory):
+        if is_dcp(directory):
+            return self._load_dcp(directory)
         if self._boxes and self.ranks > 1:
             return self._load_shards(directory)
         where = "cpu"
         saved = None
         if self.rank == 0:
-            path = os.path.join(directory, "state.pt")
+            path = os.path.join(directory, STATE)
             try:
                 saved = torch.load(path, map_location=where, weights_only=False)  # what this program wrote on this island
             except TypeError:
