@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import environment
 
@@ -256,6 +257,34 @@ class Examples(Clusters):
             done = subprocess.run(command, env=WITHOUT, capture_output=True, text=True, timeout=100)
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
             self.assertTrue(done.stdout.startswith("def "), done.stdout)
+
+    def test_the_example_of_lora_ends_with_an_adapter_that_peft_loads(self):
+        """`atoll example lora`, with fewer steps: the exported adapters, by their names at PEFT, are the trainer's."""
+        from peft import PeftModel, get_peft_model_state_dict
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(SOURCE / "examples/first/lora", folder, dirs_exist_ok=True)
+            path = pathlib.Path(folder, "run.toml")
+            path.write_text(path.read_text().replace("\nsteps = 120 ", "\nsteps = 40 "))
+            with mock.patch.dict(os.environ, PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ['PATH']}"):
+                run = self.completed(self.start(folder, str(path)))["run"]
+            self.assertEqual(run["state"], "completed")
+            self.assertLess(run["outer_loss"], run["initial_loss"] - 1)
+            base = LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)
+
+            def loaded():
+                torch.manual_seed(1)
+                return get_peft_model_state_dict(PeftModel.from_pretrained(LlamaForCausalLM(base), folder + "/adapter"))
+
+            trainers, file = loaded(), folder + "/adapter/adapter_model.safetensors"
+            os.unlink(file)
+            subprocess.run([PYTHON, folder + "/to_peft.py", folder + "/model.safetensors", file], check=True, timeout=60)
+            exported = loaded()
+            self.assertEqual((len(exported), exported.keys()), (30, trainers.keys()))
+            for name, values in exported.items():
+                self.assertTrue(torch.equal(values, trainers[name]), name)
+                self.assertGreater(values.abs().max(), 0, name)  # LoRA's B begins as zeros
 
 
 if __name__ == "__main__":
