@@ -156,6 +156,10 @@ class Alone(unittest.TestCase):
             self.assertEqual(found.left_over, [])
             self.assertTrue(all("lora_" in name or "modules_to_save" in name for name in found.missing), found.missing)
             self.assertEqual(float(model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.weight.mean()), 1.0)
+            trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+            digest = island.base(model, folder + "/base")
+            self.assertEqual([name for name, parameter in model.named_parameters() if parameter.requires_grad], trained)
+            self.assertEqual(island.base(llama(), folder + "/base", digest=digest), digest)
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     torch.nn.init.constant_(parameter, 0.5)

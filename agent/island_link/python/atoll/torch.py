@@ -45,7 +45,7 @@ from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
 from ._train import Training, training_of
-from ._weights import Loaded, load
+from ._weights import Loaded, load, load_base
 
 __all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Misused", "Refused", "Stopped", "TorchIsland", "Training", "join"]
 
@@ -118,12 +118,31 @@ class TorchIsland(RankedIsland):
         strict  refused, and nothing is loaded, where tensors are missing or left over; counts of integers may be missing
         Errors: Refused for another shape, by its name, and for what is no safetensors file; Misused once the run has begun.
         """
-        if self._started:
-            raise Misused("island.load(model, path) comes before island.train() and island.start(): the model is the run's from then on")
+        self._refuse_late("island.load(model, path)")
         loaded = load(model, os.fspath(path), strict)
         if self.rank == 0:
             print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
         return loaded
+
+    def base(self, model: torch.nn.Module, path: Union[str, os.PathLike[str]], *, digest: Optional[str] = None) -> str:
+        """The frozen base of a fine-tuning, before train() or start(): puts a file's weights into the model as load() does, and freezes them. What the
+        file lacks stays trainable: adapters, a new head. Before or after PEFT's get_peft_model().
+
+        path    a safetensors file, or a folder as save_pretrained() writes it, of this island's own disk
+        digest  what is returned: SHA-256 of all tensors and their names, the same however they are cut into files. None: whatever it is; that
+                all islands have the same is compared when the run begins
+        Errors: Refused with both digests; for tensors that the model has no place for, or of another shape, and for frozen parameters that
+        the file lacks: nothing is loaded then. Misused once the run has begun.
+        """
+        self._refuse_late("island.base(model, path)")
+        loaded, found = load_base(model, os.fspath(path), digest)
+        if self.rank == 0:
+            print(f"atoll: {path}: {loaded}; frozen, with the digest {found}", file=sys.stderr, flush=True)
+        return found
+
+    def _refuse_late(self, call: str) -> None:
+        if self._started:
+            raise Misused(f"{call} comes before island.train() and island.start(): the model is the run's from then on")
 
     def save(self, folder: Union[str, os.PathLike[str]], *, dcp: Optional[bool] = None) -> None:
         """A checkpoint of this island, apart from the run's own, once the step in hand is done. FOLDER/STEP has the model, optimisers, schedulers,
