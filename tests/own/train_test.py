@@ -513,6 +513,28 @@ class Jumps(unittest.TestCase):
                             island.save(folder, dcp=True)
             self.assertEqual((os.listdir(folder), pathlib.Path(folder, "3/state.pt").read_bytes()), (["3"], kept))
 
+    def test_steps_of_a_loop_with_an_optimiser_say_what_to_write_instead(self):
+        """Once, at the line of the program; a loop without one, and one in train(), hear nothing."""
+
+        def heard(optimises, trains=False):
+            island, (model, opt) = island_of(training={"steps": 3}), optimizer_of()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                if trains:
+                    with island.train(model, opt):
+                        for _ in island.batches(range(9), samples=1):
+                            opt.step()
+                else:
+                    island.start(model, opt if optimises else None)
+                    for _ in island.steps():
+                        island.done(samples=1)
+            return [(str(each.message), each.category, os.path.basename(each.filename)) for each in said]
+
+        ((text, kind, file),) = heard(True)
+        self.assertIn("write `with island.train(model, optimizer): for batch in island.loader(dataset, batch_size=…): …` in place of start(), steps() and done()", text)
+        self.assertEqual((kind, file), (DeprecationWarning, "train_test.py"))
+        self.assertEqual((heard(False), heard(True, trains=True)), ([], []))
+
     def test_one_that_is_replaced_is_there_until_the_other_is(self):
         from atoll.torch import Alone, TorchIsland
 

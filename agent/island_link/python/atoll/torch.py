@@ -9,7 +9,7 @@
             loss.backward(); opt.step(); sched.step(); opt.zero_grad()
             island.log(loss=loss)
 
-The layer below, for loops that take their steps from the island: start(), steps() and done().
+The layer below, for loops without an optimiser of PyTorch's: start(), steps() and done().
 
 PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
 agent, and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are
@@ -24,6 +24,7 @@ import os
 import random
 import shutil
 import sys
+import warnings
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy
@@ -255,6 +256,20 @@ class TorchIsland(RankedIsland):
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+
+    def steps(self) -> Iterator[int]:
+        """The numbers of the steps to do, from 0 on, of a loop without an optimiser of PyTorch's; each must end with done(). Ends when the run is over,
+        the island leaves, or the agent is gone. Deprecated where there is one: train() takes its steps as they are.
+        """
+        if self._started and self._optimizers():
+            warnings.warn(
+                "island.steps() with an optimiser goes with the next version: write `with island.train(model, optimizer): for batch in "
+                "island.loader(dataset, batch_size=…): …` in place of start(), steps() and done(), with island.log(loss=loss), and island.batches(…) for "
+                "batches of your own",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return super().steps()
 
     @property
     def average(self) -> dict[str, torch.Tensor]:
