@@ -570,6 +570,7 @@ class TorchIsland(RankedIsland):
         write_dcp(self._model, self._optimizers(), kept if self.rank == 0 else None, directory, self._talk)
 
     def _load_dcp(self, directory: str) -> None:
+        see(directory)
         saved = read_dcp(self._model, self._optimizers(), directory, self.rank, self._talk)
         self._restore_counted(saved)
         self._set_random(saved["random"])
@@ -594,7 +595,10 @@ class TorchIsland(RankedIsland):
         return lambda directory: write_state(take(), directory)
 
     def _load(self, directory):
-        if is_dcp(directory):
+        kind = [is_dcp(directory)]
+        if self.ranks > 1:
+            distributed.broadcast_object_list(kind, 0, group=self._talk)
+        if kind[0]:
             return self._load_dcp(directory)
         if self._boxes and self.ranks > 1:
             return self._load_shards(directory)
