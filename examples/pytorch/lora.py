@@ -1,22 +1,12 @@
 """LoRA: fine-tunes the GPT that gpt.py trained and `atoll export` wrote. The islands share the adapters alone; a digest of the frozen rest
 is compared, so that nobody trains on another base.
 """
-import json
 import os
 
 import atoll.torch as atoll
 import numpy
 import torch
 from gpt_model import GPT
-
-
-def load_file(path):
-    """As safetensors.torch.load_file does, for float32."""
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        values = file.read()
-    header.pop("__metadata__", None)
-    return {name: torch.from_numpy(numpy.frombuffer(values[slice(*entry["data_offsets"])], "<f4").copy()).view(entry["shape"]) for name, entry in header.items()}
 
 
 class Adapted(torch.nn.Module):
@@ -37,9 +27,7 @@ island = atoll.join(settings, steps=40)
 settings = island.settings
 torch.manual_seed(island.seed)
 model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"])
-model.load_state_dict(load_file(settings["base"]))
-for parameter in model.parameters():
-    parameter.requires_grad = False
+island.base(model, settings["base"], digest=settings.get("digest"))  # of which the run file may have the digest
 for block in model.h:
     block.attention, block.project = Adapted(block.attention, settings["rank"]), Adapted(block.project, settings["rank"])
 adapters = [parameter for parameter in model.parameters() if parameter.requires_grad]

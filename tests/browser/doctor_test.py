@@ -31,7 +31,7 @@ class Doctor(live_run.LiveRun):
         self.wait_for("both islands are there", lambda: self.command("islands", "-q").split() == ["reef", "shoal"] and len(self.examine("coordinator")[2]) == 2)
         exit, findings, islands = self.examine("coordinator")
         self.assertEqual(exit, 0, findings)
-        for what in ("coordinator", "version", "clock", "islands", "disk", "arithmetic", "device"):
+        for what in ("coordinator", "version", "clock", "islands", "disk", "trainer", "device"):
             self.assertEqual(findings[what]["health"], "good", findings[what])
         self.assertEqual(findings["tokens"]["health"], "doubtful")
         for name in ("reef", "shoal"):

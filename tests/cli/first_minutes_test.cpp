@@ -77,7 +77,7 @@ TEST_CASE("example lists what there is, and writes each with a run file that is 
       CHECK(text_of(entry.path()) == text_of(target / entry.path().filename()));
     }
   }
-  CHECK(names == std::set<std::string>{"c", "classifier", "diffusion", "gpt"});
+  CHECK(names == std::set<std::string>{"c", "classifier", "diffusion", "gpt", "lora"});
   CHECK(text_of(folder.path() / "with a space/c/train.c") ==
         text_of(fs::path(atl_test::source_folder()) / "examples/own-trainer/linear.c"));
   const auto permissions = fs::status(folder.path() / "with a space/c/build_and_run.sh").permissions();

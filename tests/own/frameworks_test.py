@@ -8,9 +8,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
+import warnings
+from unittest import mock
 
 import environment
 
@@ -87,6 +90,55 @@ class Alone(unittest.TestCase):
             self.assertEqual([each["step"] for each in seen if "eval_loss" in each], [80, 100])
             self.assertIn("checkpoint-50", os.listdir(folder + "/alone"))
 
+    def saves(self, *given, ranks=1, code=0, **environment):
+        """What train_loops.saves() has printed of each step: what counts, and the weights."""
+        launch = ["-m", "atoll.ranks", str(ranks)] if ranks > 1 else []
+        command = [PYTHON, *launch, str(HERE / "train_loops.py"), "saves", *given]
+        done = subprocess.run(command, env={**WITHOUT, **environment}, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, code, done.stderr[-3000:])
+        return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    def test_a_checkpoint_of_pytorch_s_own_kind_goes_on_bit_for_bit(self):
+        """torch.distributed.checkpoint, of one rank; the program was killed, and any other reads the model."""
+        import torch.distributed.checkpoint as dcp
+
+        with tempfile.TemporaryDirectory() as folder:
+            whole, _ = self.saves("12", "", "noise", "none")
+            self.saves("12", folder, "noise", "yes", code=9, DIES_AT="8")
+            self.assertEqual(os.listdir(folder), ["6"])
+            model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+            given = {"model": model.state_dict()}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                dcp.load(given, checkpoint_id=folder + "/6")
+            self.assertEqual(torch.cat([each.reshape(-1) for each in given["model"].values()]).tolist(), whole[6][1])
+            again, said = self.saves("12", "", "noise", "none", folder)
+            self.assertIn(f"goes on after step 6, from {folder}/6", said)
+            self.assertEqual(again, whole[6:])
+
+    def test_shards_are_saved_by_their_ranks_and_any_number_of_ranks_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole, _ = self.saves("9", folder + "/two", "sharded", "none", ranks=2)
+            self.assertEqual(sorted(os.listdir(folder + "/two/6")), [".metadata", "__0_0.distcp", "__1_0.distcp", "alone.json"])
+            for ranks, kind in ((2, "sharded"), (1, "whole")):
+                with self.subTest(ranks=ranks):
+                    shutil.copytree(folder + "/two", f"{folder}/{ranks}")
+                    again, _ = self.saves("9", "", kind, "none", f"{folder}/{ranks}", ranks=ranks)
+                    self.assertEqual([said for said, _ in again], [said for said, _ in whole[6:]])
+                    for (_, weights), (_, expected) in zip(again, whole[6:]):
+                        (self.assertEqual if ranks == 2 else self.close)(weights, expected)
+
+    def close(self, some, others):
+        torch.testing.assert_close(torch.tensor(some), torch.tensor(others), atol=1e-5, rtol=1e-5)
+
+    def test_a_disk_that_is_full_leaves_the_checkpoint_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for dcp, ranks, kind in (("no", 1, "whole"), ("none", 2, "sharded")):
+                with self.subTest(dcp=dcp, ranks=ranks):
+                    seen, said = self.saves("9", f"{folder}/{kind}", kind, dcp, ranks=ranks, FULL_AT="7")
+                    self.assertEqual((len(seen), said.count("atoll: nothing is saved in"), os.listdir(f"{folder}/{kind}")), (9, 1, ["6"]), said)
+                    self.assertRegex(said, "nothing is saved in .*, and what was there stays: .*(File too large|iostream error)")
+
     def test_weights_are_loaded_around_peft_s_adapters(self):
         """The base that another library has saved into a model that has adapters already, and adapters as PEFT saves them."""
         from frameworks_loops import adapters, llama
@@ -104,6 +156,10 @@ class Alone(unittest.TestCase):
             self.assertEqual(found.left_over, [])
             self.assertTrue(all("lora_" in name or "modules_to_save" in name for name in found.missing), found.missing)
             self.assertEqual(float(model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.weight.mean()), 1.0)
+            trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+            digest = island.base(model, folder + "/base")
+            self.assertEqual([name for name, parameter in model.named_parameters() if parameter.requires_grad], trained)
+            self.assertEqual(island.base(llama(), folder + "/base", digest=digest), digest)
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     torch.nn.init.constant_(parameter, 0.5)
@@ -205,6 +261,34 @@ class Examples(Clusters):
             done = subprocess.run(command, env=WITHOUT, capture_output=True, text=True, timeout=100)
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
             self.assertTrue(done.stdout.startswith("def "), done.stdout)
+
+    def test_the_example_of_lora_ends_with_an_adapter_that_peft_loads(self):
+        """`atoll example lora`, with fewer steps: the exported adapters, by their names at PEFT, are the trainer's."""
+        from peft import PeftModel, get_peft_model_state_dict
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(SOURCE / "examples/first/lora", folder, dirs_exist_ok=True)
+            path = pathlib.Path(folder, "run.toml")
+            path.write_text(path.read_text().replace("\nsteps = 120 ", "\nsteps = 40 "))
+            with mock.patch.dict(os.environ, PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ['PATH']}"):
+                run = self.completed(self.start(folder, str(path)))["run"]
+            self.assertEqual(run["state"], "completed")
+            self.assertLess(run["outer_loss"], run["initial_loss"] - 1)
+            base = LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)
+
+            def loaded():
+                torch.manual_seed(1)
+                return get_peft_model_state_dict(PeftModel.from_pretrained(LlamaForCausalLM(base), folder + "/adapter"))
+
+            trainers, file = loaded(), folder + "/adapter/adapter_model.safetensors"
+            os.unlink(file)
+            subprocess.run([PYTHON, folder + "/to_peft.py", folder + "/model.safetensors", file], check=True, timeout=60)
+            exported = loaded()
+            self.assertEqual((len(exported), exported.keys()), (30, trainers.keys()))
+            for name, values in exported.items():
+                self.assertTrue(torch.equal(values, trainers[name]), name)
+                self.assertGreater(values.abs().max(), 0, name)  # LoRA's B begins as zeros
 
 
 if __name__ == "__main__":

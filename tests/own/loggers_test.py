@@ -158,6 +158,107 @@ def of_tensorboard(folder):
     return {each.step: each.value for each in events.Scalars("loss")}, events.Tags()["scalars"]
 
 
+ANSWERS = """#!/bin/sh
+[ -e "$0.gone" ] && { echo '{"error":{"code":"unavailable","why":"cannot reach the coordinator"},"schema":1}' >&2; exit 3; }
+case "$*" in *--state?s*) ;; *) exit 2 ;; esac
+cat "$0.$1"
+"""
+
+
+class Rounds(unittest.TestCase):
+    """`python -m atoll.loggers RUN`, with a program that answers as `atoll` does."""
+
+    def setUp(self):
+        self.kept = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.kept.name)
+        self.answers(3, None)
+        (self.folder / "atoll").write_text(ANSWERS)
+        (self.folder / "atoll").chmod(0o755)
+
+    def tearDown(self):
+        self.kept.cleanup()
+
+    def answers(self, rounds, ended):
+        run = {"id": "r-1", "name": "line", "strategy": "diloco", "ended_unix_ms": ended}
+        (self.folder / "atoll.status").write_text(json.dumps({"run": run, "islands": [{"name": "lyon"}, {"name": "oslo"}]}))
+        rows = [{"round": at, "step": 10 * at, "time_unix_ms": 1795955557000 + at, "outer_loss": 1 / (1 + at), "norm": None, "tokens": 20} for at in range(rounds)]
+        (self.folder / "atoll.metrics").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        events = [{"kind": "own_metrics", "round": at, "fields": {"metric.tokens": 7.0, "metric.half": 0.5, "round": at}} for at in range(rounds)]
+        (self.folder / "atoll.events").write_text("".join(json.dumps(one) + "\n" for one in events + [{"kind": "commit", "round": 1, "fields": {}}]))
+
+    def command(self, to, *more):
+        environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        return subprocess.Popen([PYTHON, "-m", "atoll.loggers", "line", "--to", to, "--state", "s", *more], env=environment, cwd=self.folder, stderr=subprocess.PIPE, text=True)
+
+    def logged(self, to, *more, code=0):
+        process = self.command(to, *more)
+        said = process.communicate(timeout=100)[1]
+        self.assertEqual(process.returncode, code, said)
+        return said
+
+    EXPECTED = {10 * at: 1 / (1 + at) for at in range(5)}
+
+    def twice(self, to, *more):
+        """As far as the run has come, then to its end, which nothing is new behind."""
+        self.assertEqual(self.logged(to, *more), "lyon: to round 2\noslo: to round 2\n")
+        self.answers(5, 1)
+        self.assertEqual(self.logged(to, *more, "--follow"), "lyon: to round 4\noslo: to round 4\n")
+        self.assertEqual(self.logged(to, *more), "")
+
+    def test_wandb_offline_has_each_round_once(self):
+        self.twice("wandb", "--project", "p")
+        found = of_wandb(self.folder)
+        self.assertEqual(set(found), {("r-1", "r-1-lyon-rounds"), ("r-1", "r-1-oslo-rounds")})
+        for rows in found.values():
+            self.assertEqual([(row["_step"], row["outer_loss"]) for row in rows], list(self.EXPECTED.items()))
+            self.assertEqual({(row["tokens"], row["own_tokens"], row["half"], "norm" in row) for row in rows}, {(20, 7, 0.5, False)})
+
+    def test_mlflow_has_each_round_once(self):
+        from mlflow.tracking import MlflowClient
+
+        self.twice("mlflow", "--at", "ml", "--project", "p")
+        client = MlflowClient(str(self.folder / "ml"))
+        runs = client.search_runs([client.get_experiment_by_name("p").experiment_id])
+        self.assertEqual({(run.data.tags["atoll.run"], run.data.tags["atoll.island"], run.info.status) for run in runs}, {("r-1", name, "FINISHED") for name in ("lyon", "oslo")})
+        for run in runs:
+            self.assertEqual([(one.step, one.value) for one in client.get_metric_history(run.info.run_id, "outer_loss")], list(self.EXPECTED.items()))
+
+    def test_tensorboard_has_each_round_once(self):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        self.twice("tensorboard", "--at", "tb")
+        for name in ("lyon", "oslo"):
+            events = EventAccumulator(str(self.folder / "tb/r-1" / name))
+            events.Reload()
+            self.assertEqual([each.step for each in events.Scalars("outer_loss")], list(self.EXPECTED))
+
+    def test_what_is_wrong_is_one_line(self):
+        gone = self.folder / "atoll.gone"
+        gone.touch()
+        self.assertEqual(self.logged("mlflow", "--at", "ml", code=3), "atoll: cannot reach the coordinator\n")
+        process = self.command("mlflow", "--at", "ml", "--follow")
+        self.assertEqual(process.stderr.readline(), "atoll: cannot reach the coordinator; it is asked again\n")
+        self.answers(5, 1)
+        gone.unlink()
+        self.assertEqual((process.communicate(timeout=60)[1], process.returncode), ("lyon: to round 4\noslo: to round 4\n", 0))
+        self.assertRegex(self.logged("tensorboard", "--at", "atoll", code=1), r"^atoll: tensorboard has failed \(.*Error: .*\); call this again, and it goes on behind what is logged\n$")
+        self.assertIn("--to tensorboard needs --at FOLDER", self.logged("tensorboard", code=2))
+
+    def test_one_that_does_not_answer_is_named(self):
+        import time
+        from unittest import mock
+
+        from atoll import _rounds
+
+        with mock.patch.object(_rounds, "_SLOW", 0.05), contextlib.redirect_stderr(io.StringIO()) as errors:
+            patient = _rounds._Patient("mlflow")
+            patient(time.sleep, 0.3)
+            patient(time.sleep, 0.3)
+            with mock.patch.dict("sys.modules", {"nothing": None}), self.assertRaisesRegex(_rounds._Failed, "nothing is not installed in this Python"):
+                patient(__import__, "nothing")
+        self.assertEqual(errors.getvalue(), "atoll: mlflow has not answered for 0 s, and is waited for; the run goes on without it\n")
+
+
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class OnIslands(Clusters):
     def test_every_logger_has_each_island_s_steps_once_after_a_kill(self):
@@ -191,6 +292,28 @@ class OnIslands(Clusters):
                 whole += self.close(loss, wanted)
                 self.assertEqual(sorted(names), ["doubled", "held_out_half", "held_out_loss", "loss"])
             self.assertGreaterEqual(whole, len(OPEN))  # those of the island that was not killed
+            self.rounds_of_the_coordinator(folder, run, client)
+
+    def rounds_of_the_coordinator(self, folder, run, client):
+        """The same run's, without a line in the program."""
+        state = f"{folder}/state/coordinator"
+        coordinator = subprocess.Popen([ATOLL, "coordinator", "--state", state], stderr=subprocess.DEVNULL)
+        try:
+            ask = lambda *words: subprocess.run([ATOLL, *words, "--state", state], capture_output=True, text=True)  # noqa: E731
+            self.wait_until(lambda: ask("runs").returncode == 0)
+            environment = {**os.environ, "PATH": f"{pathlib.Path(ATOLL).parent}:{os.environ['PATH']}"}
+            command = [PYTHON, "-m", "atoll.loggers", run, "--to", "mlflow", "--at", f"{folder}/mlflow", "--project", "rounds", "--state", state]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for kept in client.search_runs([client.get_experiment_by_name("rounds").experiment_id]):
+                said = [json.loads(line) for line in ask("metrics", run, "-o", "jsonl", "--island", kept.data.tags["atoll.island"]).stdout.splitlines()]
+                wanted = [(row["step"], row["training_loss"]) for row in said if row["training_loss"] is not None]
+                self.assertEqual([(one.step, one.value) for one in client.get_metric_history(kept.info.run_id, "training_loss")], wanted)
+                self.assertGreater(len(wanted), 3)
+                self.assertEqual(kept.data.metrics["half"], 0.5)
+        finally:
+            coordinator.terminate()
+            coordinator.wait()
 
     def have_reports(self, folder):
         """Every logger is open on both islands, and the slowest has three rounds."""

@@ -111,6 +111,7 @@ EXAMPLES = {
     "*-text.toml": RUN_FILES,
     "decentralized-diffusion-mnist.toml": Typed("Pages.test_pages"),
     "monolith-diffusion-mnist.toml": Typed("Pages.test_pages"),
+    "first/lora/*": Elsewhere("tests/own/frameworks_test.py examples/first/lora"),
     "first/*": Typed("Examples.test_examples"),
     "own-trainer/linear.c": PROGRAMS,
     "own-trainer/linear.toml": PROGRAMS,

@@ -1,7 +1,8 @@
-"""Programs over island.train(): `train_loops.py follows|gan|reduces|leaves [STEPS FOLDER WORKERS]`. Run by train_test.py."""
+"""Programs over island.train(): `train_loops.py follows|gan|reduces|leaves|saves [STEPS FOLDER WORKERS]`. Run by train_test.py."""
 
 import json
 import os
+import resource
 import sys
 import time
 
@@ -128,5 +129,38 @@ def leaves():
             opt.step()
 
 
+def saves(steps, folder, kind, dcp, gone_on=""):
+    """Rank 0 prints a line of each step and the model before it. With a folder it saves itself there after step 6, as `dcp` says. kind: sharded; noise: one rank."""
+    island, model, opt, _ = parts(steps, folder=gone_on or None)
+    if kind == "sharded":
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/pytorch"))
+        import cpu_streams  # noqa: F401
+        from torch.distributed._composable.fsdp import fully_shard
+        from torch.distributed.device_mesh import init_device_mesh
+
+        for part in (model[0], model[2], model):
+            fully_shard(part, mesh=init_device_mesh("cpu", (island.ranks,)))
+        opt = torch.optim.AdamW(model.parameters(), 0.01)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: rate_at(step, 12))
+    inside = torch.nn.parallel.DistributedDataParallel(model) if island.ranks > 1 and kind != "sharded" else model
+    kept, opts = {"count": 0}, [opt]
+    with island.train(inside, opts, scheduler=sched, state=kept):
+        for rows, wanted, _ in island.loader(Rows(), batch_size=6 // island.ranks):
+            weights = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in (each.detach() for each in model.parameters())]
+            if island.rank == 0:
+                print(json.dumps([[island.step, island.position, opt.param_groups[0]["lr"], kept["count"]], flat(weights)]), flush=True)
+            loss = loss_of(inside, rows + 0.1 * torch.randn(4) * (kind == "noise"), wanted)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            kept["count"] += 1
+            if folder and island.step in (5, int(os.environ.get("FULL_AT", "5"))):
+                if os.environ.get("FULL_AT") == str(island.step):  # no file takes more bytes than these
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+                island.save(folder, dcp={"yes": True, "no": False, "none": None}[dcp])
+            if os.environ.get("DIES_AT") == str(island.step):
+                os._exit(9)
+
+
 if __name__ == "__main__":
-    {"leaves": leaves, "follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])
+    {"saves": saves, "leaves": leaves, "follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])

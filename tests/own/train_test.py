@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import tempfile
 import time
@@ -484,6 +485,66 @@ class Jumps(unittest.TestCase):
             again.load_state_dict(saved["model"])
             fresh.load_state_dict(saved["optimizer"])
             self.assertEqual(saved["step"], 6)
+
+    def test_a_folder_that_takes_no_more_is_said_and_keeps_what_it_has(self):
+        """A full disk too, of which torch.save() makes another exception, or ends the process (PyTorch 1.13)."""
+        import torch
+
+        island, (model, opt), before = island_of(), optimizer_of(), resource.getrlimit(resource.RLIMIT_FSIZE)
+        with tempfile.TemporaryDirectory() as folder:
+            island.start(model, opt)
+            for step in island.steps():
+                opt.step()
+                island.done(samples=2)
+                if step == 2:
+                    island.save(folder)
+                    kept = pathlib.Path(folder, "3/state.pt").read_bytes()
+                if step == 4:
+                    try:
+                        resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+                        with self.assertRaisesRegex(OSError, f"nothing is saved in {folder}, and what was there stays: .*File too large"):
+                            island.save(folder)
+                    finally:
+                        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+                    with self.assertRaisesRegex(OSError, "nothing is saved in /dev/null/x, and what was there stays: .*Not a directory"):
+                        island.save("/dev/null/x")
+                    if torch.__version__ < "2":
+                        with self.assertRaisesRegex(ValueError, "PyTorch 1.* has no torch.distributed.checkpoint that can do it .*: leave dcp=True out"):
+                            island.save(folder, dcp=True)
+            self.assertEqual((os.listdir(folder), pathlib.Path(folder, "3/state.pt").read_bytes()), (["3"], kept))
+
+    def test_steps_of_a_loop_with_an_optimiser_say_what_to_write_instead(self):
+        """Once, at the line of the program; a loop without one, and one in train(), hear nothing."""
+
+        def heard(optimises, trains=False):
+            island, (model, opt) = island_of(training={"steps": 3}), optimizer_of()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                if trains:
+                    with island.train(model, opt):
+                        for _ in island.batches(range(9), samples=1):
+                            opt.step()
+                else:
+                    island.start(model, opt if optimises else None)
+                    for _ in island.steps():
+                        island.done(samples=1)
+            return [(str(each.message), each.category, os.path.basename(each.filename)) for each in said]
+
+        ((text, kind, file),) = heard(True)
+        self.assertIn("write `with island.train(model, optimizer): for batch in island.loader(dataset, batch_size=…): …` in place of start(), steps() and done()", text)
+        self.assertEqual((kind, file), (DeprecationWarning, "train_test.py"))
+        self.assertEqual((heard(False), heard(True, trains=True)), ([], []))
+
+    def test_one_that_is_replaced_is_there_until_the_other_is(self):
+        from atoll.torch import Alone, TorchIsland
+
+        with tempfile.TemporaryDirectory() as folder:
+            (model, opt), island = optimizer_of(), TorchIsland(Alone({"training": {"steps": 4}}, folder=folder), {})
+            with contextlib.redirect_stderr(io.StringIO()), island.train(model, opt):
+                for _ in island.batches(range(9), samples=1):
+                    opt.step()
+            os.rename(folder + "/4", folder + "/former")  # what a kill leaves there
+            self.assertEqual(Alone({}, folder=folder).configuration["resume"]["step"], 4)
 
 
 @needs_torch

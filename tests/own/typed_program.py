@@ -17,6 +17,7 @@ def rate(step: int) -> float:
 island = atoll.join({"rate": 0.1}, steps=10)
 model = torch.nn.Linear(2, 1)
 print(island.load(model, "model.safetensors", strict=False).missing)
+print(island.base(torch.nn.Linear(2, 1), "base.safetensors", digest=None))
 opt = torch.optim.SGD(model.parameters(), float(island.settings["rate"]))
 loggers.wandb(island, project="line", tags=["typed"])
 sched = torch.optim.lr_scheduler.LambdaLR(opt, rate)
@@ -30,6 +31,6 @@ with island.train(model, opt, scheduler=sched, evaluate=validate, average=0.999)
         opt.zero_grad()
         island.log(loss=loss, epoch=loader.epoch)
         if island.step % 100 == 99:
-            island.save("keep")
+            island.save("keep", dcp=True)
 if island.first and island.rank == 0:
     torch.save(island.average, f"{island.name}-{island.step + 1}.pt")

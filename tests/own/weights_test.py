@@ -134,6 +134,43 @@ class Loads(unittest.TestCase):
             with self.subTest(content), self.assertRaisesRegex(ValueError, why):
                 self.loaded(other)
 
+    def test_a_base_is_frozen_and_is_the_one_that_is_wanted(self):
+        """However it is cut into files; what it lacks is trained."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        one, folder, island = self.model(1), pathlib.Path(self.folder.name), TorchIsland(Alone({"training": {"steps": 1}}), {})
+        parts = dict(list(one.state_dict().items())[:-2])  # without the last layer
+        write(self.path, parts)
+        names = list(parts)
+        write(folder / "a.safetensors", {name: parts[name] for name in names[:2]})
+        write(folder / "b.safetensors", {name: parts[name] for name in names[2:]})
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {name: f"{'ab'[place > 1]}.safetensors" for place, name in enumerate(names)}}))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            model = self.model(2)
+            digest = island.base(model, self.path)
+            self.assertEqual(island.base(self.model(2), folder, digest=digest.upper()), digest)
+        self.assertIn(f"frozen, with the digest {digest}\n", said.getvalue())
+        trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        self.assertEqual(trained, [name for name, _ in model.named_parameters() if name not in parts])
+        self.assertTrue(all(torch.equal(values, model.state_dict()[name]) for name, values in parts.items()))
+        other = self.model(2)
+        write(self.path, {**parts, names[0]: parts[names[0]] + 1e-7})
+        with self.assertRaisesRegex(ValueError, f"has the digest [0-9a-f]{{64}}, and {digest} is wanted: it is another base, or has changed"):
+            island.base(other, self.path, digest=digest)
+        write(self.path, {**parts, "more": torch.ones(2)})
+        with self.assertRaisesRegex(ValueError, "is no base of this model, and nothing is loaded: .* would fit.*1 left over in the file: more"):
+            island.base(other, self.path)
+        other.requires_grad_(False)
+        write(self.path, parts)
+        with self.assertRaisesRegex(ValueError, f"it lacks '{trained[0]}', which is frozen"):
+            island.base(other, self.path)
+        self.same(other, self.model(2))
+        island.start(model)
+        with self.assertRaisesRegex(RuntimeError, r"island.base\(model, path\) comes before island.train"):
+            island.base(model, self.path)
+
     def test_it_comes_before_the_run(self):
         from atoll.torch import Alone, TorchIsland
 

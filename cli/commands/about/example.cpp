@@ -148,7 +148,7 @@ Command example_command() {
   Command command;
   command.name = "example";
   command.summary = "writes a small program that trains on two islands here, with its run file; without a name, lists them";
-  command.details = "NAME is gpt, classifier, c or diffusion. FOLDER must be new or empty. Then: cd FOLDER && atoll local run.toml";
+  command.details = "NAME is gpt, lora, classifier, c or diffusion. FOLDER must be new or empty. Then: cd FOLDER && atoll local run.toml";
   command.options = {{"NAME", "which one", &options->name},
                      {"FOLDER", "where it is written", &options->folder, false, {}, Completes::folders}};
   for (const Example& example : examples()) {

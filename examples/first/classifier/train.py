@@ -49,7 +49,7 @@ settings = island.settings
 gpus = torch.cuda.device_count()
 device = torch.device("cuda", island.part % gpus) if gpus > 0 else torch.device("cpu")
 shapes = Shapes(settings["images"])
-data = island.dataset(shapes)
+loader = island.loader(shapes, batch_size=settings["batch"])
 held_out = batch_of(shapes[index] for index in range(len(shapes), len(shapes) + 300))
 
 torch.manual_seed(island.seed)  # the same initial parameters on every island
@@ -60,15 +60,14 @@ model = torch.nn.Sequential(
     torch.nn.Flatten(), torch.nn.Linear(4 * channels, KINDS),
 ).to(device)  # fmt: skip
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
-island.start(model, opt, evaluate=validate, buffers="mean")  # means and variances are shared as parameters are
 print(f"trains on {device}")
-for step in island.steps():
-    images, kinds = batch_of(data.at(island.position, settings["batch"]))
-    loss = F.cross_entropy(model(images), kinds)
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])
+with island.train(model, opt, evaluate=validate, buffers="mean"):  # means and variances are shared as parameters are
+    for images, kinds in loader:
+        loss = F.cross_entropy(model(images.to(device)), kinds.to(device))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)
 
 if island.first:  # one of the islands, once the run is completed
     torch.save(model.state_dict(), "model.pt")

@@ -61,19 +61,20 @@ device = torch.device("cuda", island.part % gpus) if gpus > 0 else torch.device(
 topics = pydoc_data.topics.topics
 text = "\n".join(topics[name] for name in sorted(topics)).encode()[:400_000]  # equally long with every Python
 windows = torch.frombuffer(bytearray(text), dtype=torch.uint8).long().unfold(0, settings["length"] + 1, settings["length"])
-held_out, data = windows[::100].to(device), island.dataset([window for i, window in enumerate(windows) if i % 100])
+held_out, data = windows[::100].to(device), [window for i, window in enumerate(windows) if i % 100]
+loader = island.loader(data, batch_size=settings["batch"])
 
 torch.manual_seed(island.seed)  # the same initial parameters on every island
 model = GPT(settings["layers"], settings["width"], settings["heads"], settings["length"]).to(device)
 opt = torch.optim.AdamW(model.parameters(), settings["rate"])
-island.start(model, opt, evaluate=lambda: loss_of(held_out))
 print(f"trains on {device}, {len(data)} windows of text")
-for step in island.steps():
-    loss = loss_of(torch.stack(data.at(island.position, settings["batch"])).to(device))
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    island.done(loss, samples=settings["batch"])
+with island.train(model, opt, evaluate=lambda: loss_of(held_out)):
+    for batch in loader:
+        loss = loss_of(batch.to(device))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        island.log(loss=loss)
 
 if island.first:  # one of the islands, once the run is completed
     torch.save(model.state_dict(), "model.pt")

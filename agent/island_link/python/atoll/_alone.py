@@ -18,7 +18,8 @@ from ._library import Order
 from ._saver import sync
 
 _COUNTS = "alone.json"  # beside what the program saves: step and position
-_SAVING = "saving"      # the folder of a save that has not ended
+SAVING = "saving"       # the folder of a save that has not ended
+_FORMER = "former"      # of one that is being replaced by another of the same step
 
 
 def _say(text: str) -> None:
@@ -27,7 +28,7 @@ def _say(text: str) -> None:
 
 def begin_save(folder: str) -> str:
     """The folder that a program saves to before end_save(). Errors: OSError."""
-    saving = os.path.join(folder, _SAVING)
+    saving = os.path.join(folder, SAVING)
     shutil.rmtree(saving, ignore_errors=True)
     os.makedirs(saving)
     return saving
@@ -35,15 +36,19 @@ def begin_save(folder: str) -> str:
 
 def end_save(folder: str, step: int, position: int, configuration: Mapping[str, Any]) -> None:
     """What was saved is FOLDER/STEP from now on, and what was saved before it is removed. Errors: OSError."""
-    saving, whole = os.path.join(folder, _SAVING), os.path.join(folder, str(step))
+    saving, whole = os.path.join(folder, SAVING), os.path.join(folder, str(step))
     with open(os.path.join(saving, _COUNTS), "w") as file:
         json.dump({"step": step, "position": position, "configuration": configuration}, file)
     for name in os.listdir(saving):
         sync(os.path.join(saving, name))
     sync(saving)
-    shutil.rmtree(whole, ignore_errors=True)
+    former = os.path.join(folder, _FORMER)
+    shutil.rmtree(former, ignore_errors=True)
+    if os.path.exists(whole):
+        os.rename(whole, former)
     os.rename(saving, whole)
     sync(folder)
+    shutil.rmtree(former, ignore_errors=True)
     for name in os.listdir(folder):
         if name.isdecimal() and int(name) != step:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
@@ -144,9 +149,9 @@ class Alone:
 
     def _newest(self) -> Optional[dict[str, Any]]:
         names = [name for name in os.listdir(self._folder) if name.isdecimal()] if os.path.isdir(self._folder or "") else []
-        if not names:
+        if not names and not os.path.isdir(os.path.join(self._folder or "", _FORMER)):
             return None
-        directory = os.path.join(self._folder or "", max(names, key=int))
+        directory = os.path.join(self._folder or "", max(names, key=int) if names else _FORMER)
         try:
             with open(os.path.join(directory, _COUNTS)) as file:
                 counts = json.load(file)

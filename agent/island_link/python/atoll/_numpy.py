@@ -16,7 +16,7 @@ from ._saver import write_file
 
 
 # What only the islands of PyTorch programs have.
-OF_TORCH = ("train", "loader", "batches", "load", "save", "average")
+OF_TORCH = ("train", "loader", "batches", "load", "base", "save", "average")
 
 
 class NumpyIsland(Island):

@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import torch
 
-from ._island import Refused
+from ._island import Refused, digest_of
 from ._names import plain_name
 from ._shards import is_sharded
 
@@ -132,28 +132,76 @@ class _Places:
         return (id(tensor),) if tensor.numel() == 0 else (tensor.data_ptr(), tuple(tensor.shape))
 
 
+class _Fitted:
+    """A file's tensors, and the model's that they are for; nothing is changed yet."""
+
+    def __init__(self, model: torch.nn.Module, path: str, digests: bool = False):
+        self._places, left_over = _Places(model), []
+        self._matched: list[tuple[str, torch.Tensor]] = []
+        self._digests: dict[str, str] = {}
+        found: dict[str, str] = {}
+        for file in _files_of(path):
+            for name, values in tensors_in(file):
+                if digests:
+                    self._digests[name] = _digest_of(values)
+                of = self._places.of(name)
+                left_over += [] if of else [name]
+                for own in of:
+                    if own in found:
+                        raise Refused(f"{path}: '{found[own]}' and '{name}' would both be the model's '{own}'")
+                    tensor = self._places.tensors[own]
+                    if is_sharded(tensor):
+                        raise Refused(f"'{own}' is sharded already: island.load(model, path) comes before fully_shard(model)")
+                    if tensor.shape != values.shape:
+                        raise Refused(f"{path}: '{name}' has shape {list(values.shape)}, and the model's '{own}' {list(tensor.shape)}")
+                    found[own] = name
+                    self._matched.append((own, values))
+        self.loaded = Loaded([own for own, _ in self._matched], self._places.missing(set(found)), left_over)
+
+    def put(self) -> None:
+        with torch.no_grad():
+            for own, values in self._matched:
+                self._places.tensors[own].copy_(values)
+
+    def digest(self) -> str:
+        """SHA-256 of all tensors with their names; the same however they are cut into files."""
+        return digest_of(f"{name} {each}\n".encode() for name, each in sorted(self._digests.items()))
+
+    def frozen(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not self._places.tensors[name].requires_grad]
+
+    def freeze(self) -> None:
+        """But for what PEFT trains in a base's place."""
+        for own, _ in self._matched:
+            if "modules_to_save" not in own.split("."):
+                self._places.tensors[own].requires_grad_(False)
+
+
+def _digest_of(values: torch.Tensor) -> str:
+    about = f"{values.dtype} {list(values.shape)} ".encode()
+    return digest_of(iter([about, values.contiguous().view(-1).view(torch.uint8).numpy().data]))
+
+
 def load(model: torch.nn.Module, path: str, strict: bool) -> Loaded:
     """See TorchIsland.load()."""
-    places, matched, left_over = _Places(model), [], []
-    found: dict[str, str] = {}
-    for file in _files_of(path):
-        for name, values in tensors_in(file):
-            of = places.of(name)
-            left_over += [] if of else [name]
-            for own in of:
-                if own in found:
-                    raise Refused(f"{path}: '{found[own]}' and '{name}' would both be the model's '{own}'")
-                tensor = places.tensors[own]
-                if is_sharded(tensor):
-                    raise Refused(f"'{own}' is sharded already: island.load(model, path) comes before fully_shard(model)")
-                if tensor.shape != values.shape:
-                    raise Refused(f"{path}: '{name}' has shape {list(values.shape)}, and the model's '{own}' {list(tensor.shape)}")
-                found[own] = name
-                matched.append((own, values))
-    loaded = Loaded([own for own, _ in matched], places.missing(set(found)), left_over)
+    fitted = _Fitted(model, path)
+    loaded = fitted.loaded
     if strict and (loaded.missing or loaded.left_over):
         raise Refused(f"{path} does not fit the model, and nothing is loaded: {loaded}; strict=False takes what fits".replace("tensors loaded", "tensors would fit"))
-    with torch.no_grad():
-        for own, values in matched:
-            places.tensors[own].copy_(values)
+    fitted.put()
     return loaded
+
+
+def load_base(model: torch.nn.Module, path: str, wanted: Optional[str]) -> tuple[Loaded, str]:
+    """See TorchIsland.base(); the digest."""
+    fitted = _Fitted(model, path, digests=True)
+    loaded, digest = fitted.loaded, fitted.digest()
+    if wanted is not None and wanted.lower() != digest:
+        raise Refused(f"{path} has the digest {digest}, and {wanted} is wanted: it is another base, or has changed; take the file that the other islands have")
+    frozen = fitted.frozen(loaded.missing)
+    if not loaded.matched or loaded.left_over or frozen:
+        lacks = f"; it lacks '{frozen[0]}', which is frozen" if frozen else ""
+        raise Refused(f"{path} is no base of this model, and nothing is loaded: {loaded}{lacks}".replace("tensors loaded", "tensors would fit"))
+    fitted.put()
+    fitted.freeze()
+    return loaded, digest

@@ -7,6 +7,8 @@ A logger gets `loss`, that of each step, and the means of what island.log() was 
 of an evaluation as `held_out_…`. The steps are the run's. A group there is a run of Atoll, and a run there is an island of it: one that is killed
 or joins again goes on in the same. Of several ranks the first alone logs.
 
+Without a line in the program `python -m atoll.loggers RUN --to wandb|mlflow|tensorboard` logs what the coordinator knows of each round.
+
 A logger costs the run nothing: it is loaded and written to by a thread of its own. What is not installed, fails or does not answer is named once on
 stderr, and the numbers that it has no room for are left out. A program that has ended waits at most ten seconds for it.
 """
@@ -171,3 +173,7 @@ def tensorboard(island: Island, folder: str) -> None:
         return write, lambda: [writer.close() for writer in writers]
 
     log_to(island, opens, "tensorboard")
+
+
+if __name__ == "__main__":
+    sys.exit(importlib.import_module("atoll._rounds").main(sys.argv[1:]))

@@ -9,7 +9,7 @@
             loss.backward(); opt.step(); sched.step(); opt.zero_grad()
             island.log(loss=loss)
 
-The layer below, for loops that take their steps from the island: start(), steps() and done().
+The layer below, for loops without an optimiser of PyTorch's: start(), steps() and done().
 
 PyTorch 1.13 or newer; 2.4 or newer for FSDP2 (fully_shard). Under torchrun every rank calls the same functions; rank 0 talks to the
 agent, and what it decides travels in batches of steps. Copies between GPUs and the arena run beside the steps. Of parameters that are
@@ -22,7 +22,9 @@ from __future__ import annotations
 import io
 import os
 import random
+import shutil
 import sys
+import warnings
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy
@@ -31,9 +33,10 @@ import torch.distributed as distributed
 
 from . import _library as library
 from . import _schedule, _state
-from ._alone import Alone, begin_save, end_save
+from ._alone import SAVING, Alone, begin_save, end_save
 from ._average import PREFIX, Average
 from ._captured import whole_or_captured
+from ._checkpoint import STATE, first_reason, is_dcp, need_dcp, read_dcp, see, write_dcp, write_state
 from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
@@ -43,7 +46,7 @@ from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
 from ._train import Training, training_of
-from ._weights import Loaded, load
+from ._weights import Loaded, load, load_base
 
 __all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Misused", "Refused", "Stopped", "TorchIsland", "Training", "join"]
 
@@ -75,7 +78,7 @@ class TorchIsland(RankedIsland):
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
-        self._save_to: Optional[str] = None  # once the step in hand is done
+        self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
         """Around the loop that trains: `with island.train(model, opt, scheduler=sched, evaluate=validate): for batch in loader: …`. It declares the
@@ -116,33 +119,81 @@ class TorchIsland(RankedIsland):
         strict  refused, and nothing is loaded, where tensors are missing or left over; counts of integers may be missing
         Errors: Refused for another shape, by its name, and for what is no safetensors file; Misused once the run has begun.
         """
-        if self._started:
-            raise Misused("island.load(model, path) comes before island.train() and island.start(): the model is the run's from then on")
+        self._refuse_late("island.load(model, path)")
         loaded = load(model, os.fspath(path), strict)
         if self.rank == 0:
             print(f"atoll: {path}: {loaded}", file=sys.stderr, flush=True)
         return loaded
 
-    def save(self, folder: Union[str, os.PathLike[str]]) -> None:
-        """A checkpoint of this island, apart from the run's own, once the step in hand is done: FOLDER/STEP/state.pt, written by torch.save, has the
-        model, optimisers, schedulers, what state= holds, and generators. The same program goes on from it without an agent by
-        atoll.join(folder=FOLDER), with the run's settings and this island's part of the data. In every rank.
+    def base(self, model: torch.nn.Module, path: Union[str, os.PathLike[str]], *, digest: Optional[str] = None) -> str:
+        """The frozen base of a fine-tuning, before train() or start(): puts a file's weights into the model as load() does, and freezes them. What the
+        file lacks stays trainable: adapters, a new head. Before or after PEFT's get_peft_model().
 
-        Errors: OSError; Misused inside of a step of island.steps(), and before the run has begun.
+        path    a safetensors file, or a folder as save_pretrained() writes it, of this island's own disk
+        digest  what is returned: SHA-256 of all tensors and their names, the same however they are cut into files. None: whatever it is; that
+                all islands have the same is compared when the run begins
+        Errors: Refused with both digests; for tensors that the model has no place for, or of another shape, and for frozen parameters that
+        the file lacks: nothing is loaded then. Misused once the run has begun.
+        """
+        self._refuse_late("island.base(model, path)")
+        loaded, found = load_base(model, os.fspath(path), digest)
+        if self.rank == 0:
+            print(f"atoll: {path}: {loaded}; frozen, with the digest {found}", file=sys.stderr, flush=True)
+        return found
+
+    def _refuse_late(self, call: str) -> None:
+        if self._started:
+            raise Misused(f"{call} comes before island.train() and island.start(): the model is the run's from then on")
+
+    def save(self, folder: Union[str, os.PathLike[str]], *, dcp: Optional[bool] = None) -> None:
+        """A checkpoint of this island, apart from the run's own, once the step in hand is done. FOLDER/STEP has the model, optimisers, schedulers,
+        what state= holds, and generators. The same program goes on from it without an agent by atoll.join(folder=FOLDER), with the run's
+        settings and this island's part of the data. In every rank. The folder keeps the newest, and a save that is cut off or fails leaves
+        the one before; the disk needs room for two.
+
+        dcp  True: FOLDER/STEP is a checkpoint of torch.distributed.checkpoint, whose `model` and `optimizer` any program reads, and from
+             which any number of ranks goes on; all ranks have to see the folder. False: FOLDER/STEP/state.pt is written by torch.save (with
+             FSDP2 a file for each rank, for the same number of ranks). None: True with FSDP2, else False
+        Errors: Misused inside of a step of island.steps(), and before the run has begun; Refused for dcp=True before PyTorch 2.4. OSError with
+        what the disk says; in the loop of train() it is said on stderr in place of it, and the training goes on.
         """
         if self._training is None and (self._in_hand is not None or not self._started):
             raise Misused("island.save(folder) comes after island.done(), or in the loop of island.train()")
-        self._save_to = os.fspath(folder)
+        dcp = bool(self._boxes) and self.ranks > 1 if dcp is None else dcp
+        if dcp:
+            need_dcp()
+        self._save_to = os.fspath(folder), dcp
         if self._training is None:
             self._save_now()
 
     def _save_now(self) -> None:
-        folder, self._save_to = str(self._save_to), None
+        (folder, dcp), self._save_to = self._save_to or ("", False), None
         self.prepare(f"saving {folder}")
-        self._save(begin_save(folder) if self.rank == 0 else "")
+        of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
+        saving = os.path.join(folder, SAVING)
+        parts: tuple[Callable[[], Any], ...] = (
+            lambda: begin_save(folder) if self.rank == 0 else None,
+            lambda: see(saving) if dcp else None,
+            lambda: self._save_dcp(saving) if dcp else self._save(saving),
+            lambda: end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)}) if self.rank == 0 else None,
+        )
+        for part in parts:
+            why = None
+            try:
+                part()
+            except OSError as failure:
+                why = str(failure)
+            why = first_reason(why, self.rank, self.ranks, self._talk)
+            if why is not None:
+                break
+        else:
+            return
         if self.rank == 0:
-            of_run = {name: self.configuration[name] for name in ("seed", "training", "trainer") if name in self.configuration}
-            end_save(folder, self.step, self.position, {**of_run, "data": dict(self._dealt)})
+            shutil.rmtree(saving, ignore_errors=True)
+        if self._training is None:
+            raise OSError(f"nothing is saved in {folder}, and what was there stays: {why}")
+        if self.rank == 0:
+            print(f"atoll: nothing is saved in {folder}, and what was there stays: {why}", file=sys.stderr, flush=True)
 
     def start(
         self,
@@ -205,6 +256,20 @@ class TorchIsland(RankedIsland):
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+
+    def steps(self) -> Iterator[int]:
+        """The numbers of the steps to do, from 0 on, of a loop without an optimiser of PyTorch's; each must end with done(). Ends when the run is over,
+        the island leaves, or the agent is gone. Deprecated where there is one: train() takes its steps as they are.
+        """
+        if self._started and self._optimizers():
+            warnings.warn(
+                "island.steps() with an optimiser goes with the next version: write `with island.train(model, optimizer): for batch in "
+                "island.loader(dataset, batch_size=…): …` in place of start(), steps() and done(), with island.log(loss=loss), and island.batches(…) for "
+                "batches of your own",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return super().steps()
 
     @property
     def average(self) -> dict[str, torch.Tensor]:
@@ -497,6 +562,19 @@ class TorchIsland(RankedIsland):
         self._restore_counted(saved)
         self._set_random(saved["random"])
 
+    def _save_dcp(self, directory: str) -> None:
+        kept: list[Any] = [{**self._counted_state(), "random": self._random()}]
+        if self.ranks > 1:
+            own, kept = kept[0], [None] * self.ranks
+            distributed.gather_object(own, kept if self.rank == 0 else None, 0, group=self._talk)
+        write_dcp(self._model, self._optimizers(), kept if self.rank == 0 else None, directory, self._talk)
+
+    def _load_dcp(self, directory: str) -> None:
+        see(directory)
+        saved = read_dcp(self._model, self._optimizers(), directory, self.rank, self._talk)
+        self._restore_counted(saved)
+        self._set_random(saved["random"])
+
     def _saves_beside(self):
         """Ranks that share out their parameters give theirs to rank 0, which all of them stand still for."""
         return super()._saves_beside() and not (self._boxes and self.ranks > 1)
@@ -514,15 +592,20 @@ class TorchIsland(RankedIsland):
         whole = {"model": self._model.state_dict(), "optimizer": _state.capture(self._optimizer), **self._counted_state(), "random": states}
         take = whole_or_captured(whole, beside)
         del whole
-        return lambda directory: torch.save(take(), os.path.join(directory, "state.pt"))
+        return lambda directory: write_state(take(), directory)
 
     def _load(self, directory):
+        kind = [is_dcp(directory)]
+        if self.ranks > 1:
+            distributed.broadcast_object_list(kind, 0, group=self._talk)
+        if kind[0]:
+            return self._load_dcp(directory)
         if self._boxes and self.ranks > 1:
             return self._load_shards(directory)
         where = "cpu"
         saved = None
         if self.rank == 0:
-            path = os.path.join(directory, "state.pt")
+            path = os.path.join(directory, STATE)
             try:
                 saved = torch.load(path, map_location=where, weights_only=False)  # what this program wrote on this island
             except TypeError:
