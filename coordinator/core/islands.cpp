@@ -196,6 +196,9 @@ std::optional<Arrival> Islands::accept(Island& island, std::uint64_t boot, const
   island.spoke = out.now();
   island.greeted = true;
   island.probe.reset();
+  // An island says hello again where one of these has changed.
+  island.uplink_budget = hello.uplink_bits_per_second;
+  island.kernels = bounded(hello.kernels, 256);
   out.post(island.record.id, boot,
            Welcome{settings_.version, island.record.id, milliseconds_of(settings_.heartbeat), milliseconds_of(settings_.dead_after),
                    milliseconds_of(settings_.stall_after), settings_.generation});
@@ -226,9 +229,7 @@ void Islands::note_hello(Island& island, std::uint64_t boot, const Hello& hello,
       island.held[run.run] = run;
     }
   }
-  island.uplink_budget = hello.uplink_bits_per_second;
   island.link_memory_bytes = hello.link_memory_bytes;
-  island.kernels = bounded(hello.kernels, 256);
   island.trainers.assign(hello.trainers.begin(),
                          hello.trainers.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(hello.trainers.size(), 256)));
   island.copies.assign(hello.copies.begin(),

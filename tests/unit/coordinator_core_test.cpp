@@ -102,6 +102,21 @@ TEST_CASE("an agent of another protocol is told both versions, an unknown island
   REQUIRE(bench.sent<Refused>("b").front().error.code == Code::unauthorized);
 }
 
+TEST_CASE("what changes while an island lives is taken from its next hello: what its trainers compute with, and its budget") {
+  Bench bench;
+  bench.join("a");
+  Hello hello;
+  hello.boot = 1;
+  hello.kernels = "LibTorch 9.9";
+  hello.uplink_bits_per_second = 5e6;
+  bench.core.step(bench.now, IslandId("a"), 1, hello);
+  bench.take();
+  REQUIRE(bench.sent<Welcome>("a").size() == 2);  // one for each hello
+  const auto islands = bench.core.islands(bench.now);
+  REQUIRE(islands.size() == 1);
+  CHECK(islands.front().uplink_budget_bits_per_second == 5e6);
+}
+
 TEST_CASE("an agent whose codecs have another version is refused at hello, with both named") {
   Bench bench;
   bench.core.admit(bench.now, IslandId("a"), "a", "key-a");
