@@ -68,9 +68,12 @@ class DealerClient final : public ZmqControlClient {
   // Begins an attempt at the next address of the name, or looks the name up.
   Status start() {
     if (const Proxy* proxy = settings_.proxy.towards(address_.host)) {
+      if (!tunnels_) {
+        tunnels_.emplace();
+      }
       // What the proxy says comes before this side's patience ends.
       ATOLL_ASSIGN(tunnel_,
-                   tunnels_.open_through(*proxy, to_string(address_), settings_.connect_timeout - settings_.connect_timeout / 8, {}));
+                   tunnels_->open_through(*proxy, to_string(address_), settings_.connect_timeout - settings_.connect_timeout / 8, {}));
       endpoint_ = tunnel_->endpoint();
       ways_.clear();
     } else {
@@ -161,7 +164,7 @@ class DealerClient final : public ZmqControlClient {
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<PollSet> poll_;
   Rng rng_;
-  RelayTunnels tunnels_;
+  std::optional<RelayTunnels> tunnels_;           // once one has; it takes descriptors
   std::unique_ptr<RelayTunnels::Tunnel> tunnel_;  // of the attempt, where it goes through a proxy
 
   std::optional<Attempt> attempt_;  // none: waiting for `deadline_` to try again
