@@ -39,7 +39,7 @@ struct MembershipView {
   std::uint32_t part = 0;
   double share = 0;  // of the committed tokens, smoothed over rounds
   bool connected = false;
-  std::string kernels = {};  // what its trainers multiply matrices with; empty: not heard of since the coordinator's restart
+  std::string kernels = {};  // what its built-in trainer computes with and on; empty: not said yet, or there is none
   std::optional<TimePoint> last_seen;
   std::vector<Absence> absences;
   IslandReport report;          // run empty: none yet
