@@ -67,7 +67,7 @@ TEST_CASE("status") {
         "loss      1.830 nats per token, from 5.550  █▃▁\n"
         "sent      88.2 MB by all islands\n"
         "computing 98 % of the islands' time, 12.4 s waiting\n"
-        "kernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n"
+        "kernels   LibTorch 2.13.0 (AVX512), MKL 2024.2, on the processor\n"
         "\n"
         "ISLAND   STATE    STEP  TOKENS/S  SHARE  COMPUTING     SENT  RECEIVED    SEEN  REASON\n"
         "cloud-a  waiting   800    10.4 k   34 %       98 %  29.4 MB   29.4 MB  600 ms  waits for cloud-b\n"
@@ -113,17 +113,17 @@ TEST_CASE("what comes and goes is named in status with its rhythm") {
             .find("\nunsteady  the path reef -> b comes and goes: there 51 % of the last 5 minutes, 50 changes\n") != std::string::npos);
 }
 
-TEST_CASE("what islands multiply matrices with is said once where it is the same, and by island where it is not") {
+TEST_CASE("what islands compute with is said once where it is the same, and by island where it is not") {
   json document = documented("status");
   json other = document["islands"][0];
   other["name"] = "b";
   document["islands"].push_back(other);
-  CHECK(render_status(document, {200, false}).find("\nkernels   OpenBLAS 0.3.21 with Haswell kernels (its own choice)\n") !=
+  CHECK(render_status(document, {200, false}).find("\nkernels   LibTorch 2.13.0 (AVX512), MKL 2024.2, on the processor\n") !=
         std::string::npos);
-  document["islands"][1]["kernels"] = "a BLAS that is not OpenBLAS: /lib/libblas.so";
+  document["islands"][1]["kernels"] = "LibTorch 2.6.0 (AVX2), OpenBLAS 0.3.29, on the processor";
   CHECK(render_status(document, {200, false})
-            .find("\nkernels   cloud-a: OpenBLAS 0.3.21 with Haswell kernels (its own choice); "
-                  "b: a BLAS that is not OpenBLAS: /lib/libblas.so\n") != std::string::npos);
+            .find("\nkernels   cloud-a: LibTorch 2.13.0 (AVX512), MKL 2024.2, on the processor; "
+                  "b: LibTorch 2.6.0 (AVX2), OpenBLAS 0.3.29, on the processor\n") != std::string::npos);
   document["islands"][1]["state"] = "absent";
   CHECK(render_status(document, {200, false}).find("; b:") == std::string::npos);
   document["islands"][0]["kernels"] = nullptr;
