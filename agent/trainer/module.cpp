@@ -1,6 +1,8 @@
 // The module's entries: arguments, signals and exceptions; the work is elsewhere.
 #include "agent/trainer/module.hpp"
 
+#include <torch/version.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -90,6 +92,16 @@ int guarded(const Body& body) {
 }  // namespace
 
 }  // namespace atl
+
+const char* atoll_trainer_misfit(const char* program) {
+  static std::string why;
+  if (const std::string loaded = atl::version_of_libtorch(); !std::string_view(TORCH_VERSION).starts_with(loaded)) {
+    why = "it was made for LibTorch " TORCH_VERSION ", and " + loaded + " is there";
+  } else if (std::string_view(program) != ATOLL_VERSION) {
+    why = std::string("it is of atoll " ATOLL_VERSION ", and this is ") + program;
+  }
+  return why.empty() ? nullptr : why.c_str();
+}
 
 int atoll_trainer_main(int argc, const char* const* argv) {
   return atl::guarded([&] { return atl::serve(atl::arguments_of(argc, argv)); });

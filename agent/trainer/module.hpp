@@ -9,6 +9,10 @@
 
 extern "C" {
 
+// Why the module is not for this program or this LibTorch, for people: it is of another version of Atoll than `program`, or was made for
+// another LibTorch than the one that was loaded with it. Null: it fits. Asked before anything else.
+const char* atoll_trainer_misfit(const char* program);
+
 // The trainer process of an island, until its agent says stop:
 //   trainer [--link PATH]     without it the path is $ATOLL_ISLAND_LINK
 // Exit codes: 0 stopped by the agent, 1 failed (why is on stderr and was told to the agent), 2 a bad option.

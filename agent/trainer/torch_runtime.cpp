@@ -166,6 +166,14 @@ std::string blas_in_use() {
 
 std::string computes_with() { return std::string("LibTorch ") + TORCH_VERSION + " (" + at::get_cpu_capability() + "), " + blas_in_use(); }
 
+std::string version_of_libtorch() {
+  const std::string built = at::show_config();
+  const std::string key = "TORCH_VERSION=";
+  const std::size_t at = built.find(key);
+  return at == std::string::npos ? ""
+                                 : built.substr(at + key.size(), built.find_first_not_of("0123456789.", at + key.size()) - at - key.size());
+}
+
 Autocast::Autocast(bool enabled) : enabled_(enabled) {
   if (enabled_) {
     at::autocast::set_autocast_enabled(at::kCUDA, true);

@@ -27,9 +27,11 @@ void set_arithmetic_threads(std::uint32_t threads);
 // memory that they do not have, and end the process once it is used.
 Status fits_in_memory(std::int64_t parameters, const c10::Device& device);
 
-// What computes on the processor, for people, as LibTorch itself says: "LibTorch 1.13.1 (AVX2), OpenBLAS 0.3.21 with Haswell kernels",
+// What computes on the processor, for people, as LibTorch itself says: "LibTorch 2.6.0 (AVX2), OpenBLAS 0.3.29 with Haswell kernels",
 // "LibTorch 2.13.0 (AVX512), MKL 2024.2", or the file of another BLAS.
 std::string computes_with();
+// The version of the LibTorch that was loaded, which its headers' need not be: "2.13.0"; empty where it does not say.
+std::string version_of_libtorch();
 // Whether this LibTorch is one for GPUs, and how many of them it can use here and now.
 bool built_for_gpus();
 std::size_t usable_gpus();

@@ -159,7 +159,9 @@ Result<AgentSettings> read_agent_settings(const fs::path& state, const std::stri
 
 Finding judge_trainer(const std::string& module, const std::string& looked_for, const TrainerFacts& trainer) {
   if (module.empty()) {
-    return {"trainer", Health::doubtful, "there is no built-in trainer (" + looked_for + "); a coordinator and an operator need none"};
+    return {"trainer", Health::doubtful,
+            "there is no built-in trainer (" + looked_for +
+                "); only runs without a [trainer] need it: `python -m atoll.build_trainer` makes it for an environment's PyTorch"};
   }
   const std::string is = "the built-in trainer is " + module;
   if (trainer.text.empty()) {

@@ -12,7 +12,10 @@ namespace atl {
 namespace {
 
 constexpr const char* kModule = "atoll_trainer.so";
+constexpr const char* kRemedy =
+    "; `python -m atoll.build_trainer` makes one for the PyTorch of an environment with Atoll's wheel, `cmake -DATOLL_TORCH=…` in a clone";
 using Entry = int (*)(int, const char* const*);
+using Misfit = const char* (*)(const char*);
 
 Result<std::filesystem::path> find_module(const Environment& environment) {
   std::string tried;
@@ -23,8 +26,7 @@ Result<std::filesystem::path> find_module(const Environment& environment) {
     }
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
-  return Error{Code::not_found, "the built-in trainer is not installed (no file " + tried +
-                                    "); build atoll with LibTorch (-DATOLL_TORCH=ON) or set ATOLL_TRAINER_MODULE"};
+  return Error{Code::not_found, "the built-in trainer is not installed (no file " + tried + ")" + kRemedy};
 }
 
 }  // namespace
@@ -50,11 +52,16 @@ Result<int> call_trainer_module(const Environment& environment, const std::strin
   if (module == nullptr) {
     const char* why = ::dlerror();
     return Error{Code::unavailable, "the built-in trainer cannot be loaded: " + printable(why == nullptr ? path.string() : why, 400) +
-                                        "; is the LibTorch that it was built for still there?"};
+                                        " (is the LibTorch that it was made for still there?)" + kRemedy};
+  }
+  const auto misfit = reinterpret_cast<Misfit>(::dlsym(module, "atoll_trainer_misfit"));
+  const char* unfit = misfit == nullptr ? "it is of another version of Atoll" : misfit(ATOLL_VERSION);
+  if (unfit != nullptr) {
+    return Error{Code::unavailable, path.string() + " is not this program's built-in trainer: " + printable(unfit, 400) + kRemedy};
   }
   const auto function = reinterpret_cast<Entry>(::dlsym(module, entry.c_str()));
   if (function == nullptr) {
-    return Error{Code::unavailable, path.string() + " is not a trainer of this version: it has no " + entry};
+    return Error{Code::unavailable, path.string() + " is not this program's built-in trainer: it has no " + entry};
   }
   std::vector<const char*> argv = {name.c_str()};
   for (const std::string& argument : arguments) {

@@ -35,7 +35,7 @@ else
   $parts/libraries.sh $libraries
 fi
 cmake --preset $preset >/dev/null
-cmake --build $build -j "$jobs" --target atoll atoll_trainer_library
+cmake --build $build -j "$jobs" --target atoll atoll_trainer_library atoll_trainer_data
 version=$($runs $build/atoll --version | sed -n 's/^atoll \([0-9][^ ]*\).*/\1/p')
 
 stage=$build/stage/atoll-$version
@@ -56,7 +56,8 @@ find "$stage" -type d -exec chmod 755 {} +
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C $build/stage -cf - "atoll-$version" |
   gzip -9n >"$target/atoll-$version-linux-$machine.tar.gz"
 
-$parts/wheel.py "$stage" agent/island_link/python/atoll "$target" "$version" >/dev/null
+${others:+env CC=aarch64-linux-gnu-gcc LD=aarch64-linux-gnu-ld OBJCOPY=aarch64-linux-gnu-objcopy} $parts/trainer_sources.sh $build $build/stage/trainer
+$parts/wheel.py "$stage" agent/island_link/python/atoll $build/stage/trainer "$target" "$version" >/dev/null
 cpack -G DEB --config $build/CPackConfig.cmake -B "$target" >/dev/null
 rm -rf "$target/_CPack_Packages"
 (cd "$target" && sha256sum atoll-*.tar.gz atoll-*.whl ./*.deb | sed 's# \./# #' >SHA256SUMS)

@@ -234,15 +234,24 @@ TEST_CASE("the trainer's module: found, called with its arguments, or missed cle
   const Called missing = call({"trainer", "--help"}, {{"ATOLL_TRAINER_MODULE", "/nonexistent/module.so"}});
   CHECK(missing.exit == 4);
   CHECK(missing.err.find("no file /nonexistent/module.so") != std::string::npos);
-  CHECK(missing.err.find("-DATOLL_TORCH=ON") != std::string::npos);
+  CHECK(missing.err.find("`python -m atoll.build_trainer` makes one") != std::string::npos);
 
   const TemporaryFile broken("broken.so", "not a library");
   const Called unloadable = call({"trainer"}, {{"ATOLL_TRAINER_MODULE", broken.path.string()}});
   CHECK(unloadable.exit == 3);
   CHECK(unloadable.err.find("cannot be loaded") != std::string::npos);
-  CHECK(unloadable.err.find("is the LibTorch that it was built for still there?") != std::string::npos);
+  CHECK(unloadable.err.find("is the LibTorch that it was made for still there?); `python -m atoll.build_trainer`") != std::string::npos);
 
   const std::map<std::string, std::string> fixture = {{"ATOLL_TRAINER_MODULE", atl_test::fixture_module()}};
+  ::setenv("ATOLL_TEST_MISFIT", "it was made for another", 1);
+  const Called misfit = call({"trainer"}, fixture);
+  ::unsetenv("ATOLL_TEST_MISFIT");
+  CHECK(misfit.exit == 3);
+  CHECK(misfit.err.find("fixture_module.so is not this program's built-in trainer: it was made for another; `python") != std::string::npos);
+  const Called other = call({"trainer"}, {{"ATOLL_TRAINER_MODULE", "/lib/x86_64-linux-gnu/libm.so.6"}});
+  if (std::filesystem::exists("/lib/x86_64-linux-gnu/libm.so.6")) {
+    CHECK(other.err.find("it is of another version of Atoll") != std::string::npos);
+  }
   CHECK(call({"trainer", "--socket", "x", "--help"}, fixture).exit == 40 + 4);  // the fixture returns 40 + argc
   CHECK(call({"trainer", "fail"}, fixture).exit == 1);
 }

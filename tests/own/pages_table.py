@@ -36,6 +36,7 @@ BLOCKS = {
     ("docs/install.md", "examples/packaging/portable.sh        #"): Elsewhere("tests/portable.sh examples/packaging/portable.sh"),
     ("docs/install.md", "examples/packaging/portable.sh --machine"): Elsewhere("tests/own/aarch64.sh examples/packaging/portable.sh"),
     ("docs/install.md", "pip install atoll-"): Elsewhere("tests/own/portable_test.py test_an_environment_has_the_program_and_the_package_and_trains"),
+    ("docs/install.md", "python -m atoll.build_trainer"): Elsewhere("tests/own/portable_test.py test_two_islands_train_with_the_trainer_that_was_built"),
     ("docs/install.md", "tar xzf atoll-"): Elsewhere("tests/own/portable_test.py test_it_is_installed_below_the_home_folder_without_root"),
     ("docs/contributing.md", "ATOLL_SIM_DIGEST=before.txt"): SEEDS,
     ("docs/install.md", "cmake --preset product"): Elsewhere("tests/own/debian_packages.sh cpack -G DEB"),

@@ -36,6 +36,26 @@ inner_steps = 10
 min = 2
 max = 2
 """
+BUILT_IN = """[run]
+name = "built-in"
+[model]
+layers = 1
+width = 32
+heads = 2
+[data]
+files = ["text"]
+[training]
+steps = 20
+batch = 4
+sequence_length = 16
+warmup_steps = 1
+device = "cpu"
+[strategy]
+inner_steps = 5
+[islands]
+min = 2
+max = 2
+"""
 LOOP = """import numpy
 import atoll
 island = atoll.join()
@@ -106,7 +126,7 @@ class Files(Installed):
                 self.assertNotIn(str(SOURCE).encode(), wheel.read(name), name)
 
 
-class Wheel(Installed):
+class Environment(Installed):
     def setUp(self):
         super().setUp()
         if subprocess.run([PYTHON, "-c", "import numpy, venv, ensurepip"], capture_output=True).returncode != 0:
@@ -116,6 +136,8 @@ class Wheel(Installed):
     def install(self, pip, *options):
         self.said(*pip, "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", *options, self.wheel)
 
+
+class Wheel(Environment):
     def test_an_environment_has_the_program_and_the_package_and_trains(self):
         bin = self.venv()
         self.install([bin / "pip"])
@@ -177,6 +199,63 @@ class Wheel(Installed):
             running.terminate()
             running.wait()
         self.assertTrue((state / "ledger.db").exists())
+
+
+class BuiltInTrainer(Environment):
+    """`python -m atoll.build_trainer`, for the PyTorch that the other tests have."""
+
+    def setUp(self):
+        super().setUp()
+        self.bin = self.venv()
+        self.install([self.bin / "pip"])
+
+    def refused(self, *options, **variables):
+        said = self.said(self.bin / "python3", "-m", "atoll.build_trainer", *options, code=1, **variables)
+        self.assertEqual([line.partition(":")[0] for line in said.splitlines() if not line.startswith("compiles ")], ["atoll.build_trainer"], said)
+        return said
+
+    def package(self, **files):
+        """A folder that looks like a package torch, but for these files."""
+        folder = self.folder / "torch"
+        shutil.rmtree(folder, ignore_errors=True)
+        everything = {"version.py": "__version__ = '2.9.1+cpu'\n", "include/ATen/ATen.h": "", "lib/libtorch.so": "", "lib/libtorch_cpu.so": "", "lib/libc10.so": ""}
+        for name, text in {**everything, **files}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        return folder
+
+    def test_what_keeps_it_from_being_built_is_one_line_with_what_to_do(self):
+        self.assertIn("has no version.py, from which a program could be built: take PyTorch as pip installs it", self.refused("--torch", "/usr"))
+        self.assertIn("is 2.5.1, and the built-in trainer needs 2.6 or newer", self.refused("--torch", self.package(**{"version.py": "__version__ = '2.5.1'\n"})))
+        old = {"share/cmake/Torch/TorchConfig.cmake": 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n'}
+        self.assertIn("PyTorch 2.9.1+cpu in", self.refused("--torch", self.package(**old)))
+        self.assertIn("there is no C++ compiler: install g++", self.refused("--torch", self.package(), PATH=str(self.bin)))
+        self.assertIn("the compiler no-such-g++ does not start", self.refused("--torch", self.package(), CXX="no-such-g++"))
+        old_compiler = self.folder / "old g++"
+        old_compiler.write_text("#!/bin/sh\necho \"g++: error: unrecognized command-line option '-std=c++20'\"; exit 1\n")
+        old_compiler.chmod(0o755)
+        self.assertIn("does not know C++20, which GCC 11 and Clang 14 do", self.refused("--torch", self.package(), CXX=f"'{old_compiler}'"))
+        self.assertIn("/proc/none/atoll_trainer.so cannot be written", self.refused("--torch", self.package(), "--to", "/proc/none"))
+        # A package that is none: the compiler's own first error, and nothing is installed.
+        self.assertIn("compiling failed: ", self.refused("--torch", self.package()))
+        self.assertFalse((self.bin.parent / "lib/atoll/atoll_trainer.so").exists())
+
+    def test_two_islands_train_with_the_trainer_that_was_built(self):
+        found = sorted(SOURCE.glob("build/python/lib/python3*/site-packages/torch"))
+        if not found:
+            self.skipTest("there is no PyTorch in build/python (examples/install-packages.sh installs it)")
+        missing = self.said(self.bin / "atoll", "trainer", "--facts", code=4)
+        self.assertIn("`python -m atoll.build_trainer` makes one", missing)
+        built = self.said(self.bin / "python3", "-m", "atoll.build_trainer", "--torch", found[0], CXX=os.environ.get("CXX", "g++"))
+        version = re.search(r"__version__ = '([\d.]+)", (found[0] / "version.py").read_text())[1]
+        self.assertRegex(built, rf"lib/atoll/atoll_trainer.so trains with LibTorch {re.escape(version)} \(")
+        self.assertIn(f"LibTorch {version}", self.said(self.bin / "atoll", "doctor", "--state", self.folder / "none"))
+        work = self.folder / "work"
+        work.mkdir()
+        (work / "run.toml").write_text(BUILT_IN)
+        (work / "text").write_text("what islands learn is short. " * 2000)
+        said = self.said(self.bin / "atoll", "local", "run.toml", "--network", "local", "--state", self.folder / "s", folder=work)
+        self.assertIn("completed with 2 of 2 islands", said)
 
 
 class Tarball(Installed):

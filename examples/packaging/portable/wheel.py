@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Packs a portable Atoll into a wheel: the program among the scripts, its library inside the Python package, manual pages and completions.
+"""Packs a portable Atoll into a wheel: the program among the scripts, its library and the built-in trainer's sources inside the Python package,
+manual pages and completions.
 
-    wheel.py STAGE PACKAGE FOLDER VERSION      prints the wheel's path
+    wheel.py STAGE PACKAGE TRAINER FOLDER VERSION      prints the wheel's path
 
-STAGE has bin/atoll, lib/libatoll_trainer.so.1 and share/; PACKAGE is the Python package's folder. The same files give the same wheel, byte by
-byte: times are SOURCE_DATE_EPOCH's, or those of 1980.
+STAGE has bin/atoll, lib/libatoll_trainer.so.1 and share/; PACKAGE is the Python package's folder, TRAINER what trainer_sources.sh made. The same
+files give the same wheel, byte by byte: times are SOURCE_DATE_EPOCH's, or those of 1980.
 """
 
 import base64
@@ -32,20 +33,22 @@ def machine_of(program):
     return MACHINES[int.from_bytes(head[18:20], "little")]
 
 
-def files_of(stage, package, version):
+def files_of(stage, package, trainer, version):
     """Name in the wheel, bytes, whether it is a program."""
     data = f"{NAME}-{version}.data"
     for path in sorted(package.rglob("*.py")):
         yield f"{NAME}/{path.relative_to(package)}", path.read_bytes(), False
     yield f"{NAME}/py.typed", b"", False
     yield f"{NAME}/libatoll_trainer.so", (stage / "lib/libatoll_trainer.so.1").resolve().read_bytes(), True
+    for path in sorted(filter(pathlib.Path.is_file, trainer.rglob("*"))):
+        yield f"{NAME}/trainer/{path.relative_to(trainer)}", path.read_bytes(), False
     yield f"{data}/scripts/atoll", (stage / "bin/atoll").read_bytes(), True
     for below, target in SHARED.items():
         for path in sorted((stage / "share" / below).iterdir()):
             yield f"{data}/data/share/{target}/{path.name}", path.read_bytes(), False
 
 
-def pack(stage, package, folder, version):
+def pack(stage, package, trainer, folder, version):
     tag = TAGS[machine_of(stage / "bin/atoll")]
     info = f"{NAME}-{version}.dist-info"
     metadata = (
@@ -53,7 +56,7 @@ def pack(stage, package, folder, version):
         "Requires-Python: >=3.9\nRequires-Dist: numpy\n"
     )
     wheel = f"Wheel-Version: 1.0\nGenerator: atoll\nRoot-Is-Purelib: false\nTag: {tag}\n"
-    files = list(files_of(stage, package, version))
+    files = list(files_of(stage, package, trainer, version))
     files += [(f"{info}/METADATA", metadata.encode(), False), (f"{info}/WHEEL", wheel.encode(), False)]
     record = ""
     for name, content, _ in files:
@@ -73,6 +76,6 @@ def pack(stage, package, folder, version):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
-    print(pack(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]))
+    print(pack(*map(pathlib.Path, sys.argv[1:5]), sys.argv[5]))

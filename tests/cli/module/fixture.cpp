@@ -1,6 +1,11 @@
 // Stands where the trainer's module stands, to test how it is found and called: its exit codes tell what it was given.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+
+extern "C" const char* atoll_trainer_misfit(const char* program) {
+  return *program == '\0' ? "no version" : std::getenv("ATOLL_TEST_MISFIT");
+}
 
 extern "C" int atoll_trainer_main(int argc, const char* const* argv) {
   if (std::strcmp(argv[0], "trainer") != 0 || argv[argc] != nullptr || (argc == 2 && std::strcmp(argv[1], "fail") == 0)) {
