@@ -16,6 +16,34 @@ from pages_table import BLOCKS, COMMANDS, EXAMPLES, ByHand, Elsewhere, Typed
 SOURCE = pathlib.Path(sys.argv.pop(1))
 
 
+def numbers_of(text):
+    return {number.replace(",", "") for number in re.findall(r"(?<![\w.,/-])\d(?:[\d,]*\d)?(?:\.\d+)?", text.replace("−", ""))}
+
+
+class Results(unittest.TestCase):
+    """README's figures are those of the pages that they link to: rounded there at most, or a share there and in per cent here."""
+
+    @staticmethod
+    def stands(number, page):
+        step = 10 ** -len(number.partition(".")[2])
+        return any(abs(times * float(other) - float(number)) <= 0.5 * step + 1e-9 for other in page for times in (1, 100))
+
+    def test_each_figure_of_readme_stands_on_its_page(self):
+        readme = (SOURCE / "README.md").read_text()
+        rows = re.findall(r"^\| \[.*$", readme.partition("\n## Results\n")[2].partition("\n## ")[0], re.M)
+        self.assertGreater(len(rows), 10)
+        for row in rows:
+            pages = re.findall(r"\]\((docs/results/[^)#]+)", row)
+            there = numbers_of("\n".join((SOURCE / page).read_text() for page in pages))
+            with self.subTest(row=row[:60]):
+                missing = [number for number in numbers_of(re.sub(r"\]\([^)]*\)", "]", row)) if not self.stands(number, there)]
+                self.assertEqual(missing, [], f"not on {pages}")
+
+    def test_a_figure_that_no_page_has_is_found(self):
+        page = numbers_of("81 % of 1,234 in 0.9949 s")
+        self.assertEqual([self.stands(number, page) for number in ("81", "1234", "99.5", "0.99", "82", "99.6", "0.98")], [True] * 4 + [False] * 3)
+
+
 class Table(unittest.TestCase):
     def setUp(self):
         self.strangers = (SOURCE / "tests/own/strangers_test.py").read_text() + (SOURCE / "tests/own/strangers_pages_test.py").read_text()
