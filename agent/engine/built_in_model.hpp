@@ -11,12 +11,6 @@
 
 namespace atl {
 
-// [model] as the trainer takes it.
-island_link::Model model_of(const ModelSpec& spec);
-// [training] as the trainer takes it.
-island_link::Training training_of(const TrainingSpec& training);
-// [diffusion] as the trainer takes it.
-island_link::Diffusion diffusion_of(const DiffusionSpec& diffusion);
 // What an order to train says of the model.
 void put_model(const RunSpec& spec, island_link::Configure& order);
 // The parameters of the built-in trainer's model; of an own trainer's as many as it will have fragments, of equal size and together as many

@@ -25,15 +25,15 @@ island_link::Task message_of(const StartTask& order, const std::vector<fs::path>
   task.island = settings.island;
   task.task = order.task;
   task.seed = order.spec.seed;
-  task.model = model_of(order.spec.model);
+  task.model = order.spec.model;
   task.data.format = order.spec.data.format;
   task.data.validation_fraction = order.spec.data.validation_fraction;
   task.data.parts = std::max(order.spec.data.spread, 1U);
   for (const fs::path& file : files) {
     task.data.files.push_back(file.string());
   }
-  task.training = training_of(order.spec.training);
-  task.diffusion = diffusion_of(order.spec.diffusion);
+  task.training = order.spec.training;
+  task.diffusion = order.spec.diffusion;
   for (const TaskInput& input : order.inputs) {
     task.inputs.push_back(
         {input.task, content_path(folder, input.content.digest).text(), to_hex(input.content.digest), input.content.bytes});

@@ -402,7 +402,7 @@ island_link::Configure TrainerSession::configuration() const {
   put_model(spec, message);
   const DataShare& share = order_.share;
   message.data = {files_, spec.data.format, spec.data.validation_fraction, share.slice, share.slices, share.classes, share.stretches};
-  message.training = training_of(spec.training);
+  message.training = spec.training;
   if (const Result<Digest> clustering = digest_from_hex(spec.work.sha256); clustering && !spec.work.run.empty()) {
     const DiskPath path = content_path(settings_.runs / spec.work.run, *clustering);
     message.work = island_link::Work{spec.work.task, {island_link::TaskInput{"clustering", path.text(), spec.work.sha256, 0}}};

@@ -16,6 +16,7 @@
 
 #include "transport/base/data_share.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/trainer_settings.hpp"
 
 namespace atl::island_link {
 
@@ -29,16 +30,10 @@ enum class Payload { parameters, gradient };
 
 // ---- values inside messages -------------------------------------------------------------------------------------------
 
-// As [model] of the run file.
-struct Model {
-  std::uint32_t layers = 0;
-  std::uint32_t width = 0;
-  std::uint32_t heads = 0;
-  std::uint32_t feed_forward = 0;  // 0: 8/3 of width, rounded up to a multiple of 32
-  std::uint32_t vocabulary = 0;
-  bool tied_embeddings = false;
-  friend bool operator==(const Model&, const Model&) = default;
-};
+// As in the run file.
+using Model = ModelSizes;
+using Training = TrainingSettings;
+using Diffusion = DiffusionSettings;
 
 // What the trainer reads. The agent has resolved sets, globs and URLs, checked the owner's permission, and chosen the part.
 struct Data {
@@ -53,54 +48,6 @@ struct Data {
   std::uint32_t classes = 1;
   std::vector<DataStretch> stretches = {};
   friend bool operator==(const Data&, const Data&) = default;
-};
-
-// As [training] of the run file.
-struct Training {
-  std::uint64_t steps = 0;
-  std::uint32_t batch = 0;
-  std::uint32_t sequence_length = 0;
-  std::uint32_t accumulation = 1;
-  double learning_rate = 0.0;
-  std::uint64_t warmup_steps = 0;
-  double final_learning_rate = 0.0;
-  double weight_decay = 0.0;
-  double beta1 = 0.0;
-  double beta2 = 0.0;
-  double epsilon = 0.0;
-  double clip_norm = 0.0;
-  double max_steps_per_second = 0.0;
-  std::string device;
-  std::string precision;
-  std::uint32_t threads = 1;
-  std::uint32_t evaluate_batches = 0;
-  friend bool operator==(const Training&, const Training&) = default;
-};
-
-// As [diffusion] of the run file.
-struct Diffusion {
-  std::uint32_t experts = 1;
-  std::string clusters_by;  // features | labels | random
-  std::string features;     // pixels-pca | npy:PATH | torchscript:PATH
-  std::uint32_t feature_width = 0;
-  std::uint32_t fine_clusters = 0;
-  double balance = 0.0;
-  std::uint32_t patch = 0;
-  bool conditional = false;
-  double class_dropout = 0.0;
-  std::string times;  // uniform | logit-normal
-  double ema = 0.0;
-  std::uint32_t router_patch = 0;  // 0: as patch
-  std::uint32_t router_layers = 0;
-  std::uint32_t router_width = 0;
-  std::uint32_t router_heads = 0;
-  std::uint64_t router_steps = 0;
-  std::uint32_t router_batch = 0;
-  double router_learning_rate = 0.0;
-  std::uint64_t distill_steps = 0;
-  std::uint32_t distill_batch = 0;
-  std::uint64_t save_every = 0;
-  friend bool operator==(const Diffusion&, const Diffusion&) = default;
 };
 
 // The result of an earlier task, as a file.

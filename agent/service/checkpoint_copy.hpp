@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "transport/base/bytes.hpp"
-#include "transport/base/data_range.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/time.hpp"

@@ -343,7 +343,7 @@ void Reading::settle_diffusion() {
     refuse(section, key);
   }
   settle_groups();
-  const DiffusionSpec& diffusion = file_.spec.diffusion;
+  const DiffusionSettings& diffusion = file_.spec.diffusion;
   const auto refuse_with = [&](std::string_view key, const std::string& with, std::string_view other) {
     if (is_set("diffusion", key)) {
       report({"diffusion", key, std::string(key) + " has no effect with " + with + "; remove it", {other}});

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/data_range.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/ids.hpp"
 
 namespace atl::coordinator {

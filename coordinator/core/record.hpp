@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "transport/base/bytes.hpp"
-#include "transport/base/data_range.hpp"
 #include "transport/base/data_share.hpp"
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"

@@ -105,26 +105,25 @@ void DataAudit::take(const DroppedRecord& dropped) {
 Result<DataAudit> Ledger::audit_data(const RunId& run) {
   ATOLL_ASSIGN(auto bases, read_bases(*database_, run));
   DataAudit audit(std::move(bases));
-  auto dropped = database_->prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=?");
+  auto dropped = database_->prepare(select<DroppedRecord>("WHERE run=?"));
   dropped.bind(run.text);
   for (;;) {
     ATOLL_ASSIGN(const bool there, dropped.row());
     if (!there) {
       break;
     }
-    ATOLL_ASSIGN(const DroppedRecord record, read_dropped(dropped));
+    ATOLL_ASSIGN(const DroppedRecord record, read_row<DroppedRecord>(dropped));
     audit.take(record);
   }
   ATOLL_ASSIGN(const std::vector<CountedRounds> older, read_counted(*database_, run));
   auto merged = older.begin();
-  auto rows =
-      database_->prepare("SELECT " + std::string(kRoundColumns) + " FROM rounds WHERE run=? AND committed=1 ORDER BY lineage, round");
+  auto rows = database_->prepare(select<RoundRecord>("WHERE run=? AND committed=1 ORDER BY lineage, round"));
   rows.bind(run.text);
   for (;;) {
     ATOLL_ASSIGN(const bool there, rows.row());
     std::optional<RoundRecord> round;
     if (there) {
-      ATOLL_ASSIGN(round, read_round(rows));
+      ATOLL_ASSIGN(round, read_row<RoundRecord>(rows));
     }
     for (; merged != older.end() && (!round || std::pair(merged->lineage, merged->first) < std::pair(round->lineage, round->round));
          ++merged) {
@@ -138,17 +137,9 @@ Result<DataAudit> Ledger::audit_data(const RunId& run) {
 }
 
 Result<std::vector<PartRecord>> Ledger::parts(const RunId& run) {
-  auto rows = database_->prepare("SELECT " + std::string(kPartColumns) + " FROM parts WHERE run=? ORDER BY part");
+  auto rows = database_->prepare(select<PartRecord>("WHERE run=? ORDER BY part"));
   rows.bind(run.text);
-  std::vector<PartRecord> parts;
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
-      return parts;
-    }
-    ATOLL_ASSIGN(PartRecord part, read_part(rows));
-    parts.push_back(std::move(part));
-  }
+  return read_rows<PartRecord>(std::move(rows));
 }
 
 }  // namespace atl::coordinator

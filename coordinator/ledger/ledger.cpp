@@ -39,36 +39,20 @@ Status prepare_tables(Database& database, const std::filesystem::path& path) {
   });
 }
 
-// All rows of a query through a reader that returns Result<Row>.
-template <typename Row>
-Status collect(Statement rows, Result<Row> (*read)(const Statement&), std::vector<Row>& out) {
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
-      return {};
-    }
-    ATOLL_ASSIGN(Row row, read(rows));
-    out.push_back(std::move(row));
-  }
-}
-
-std::string select(const char* columns, const char* rest) { return std::string("SELECT ") + columns + " FROM " + rest; }
-
 // The checkpoints of lineages before the run's own that its history goes through: islands may still have them, when what the lineage began
 // with is lost.
 Status collect_earlier(Database& database, const RunRecord& run, std::vector<RoundRecord>& rounds) {
   ATOLL_ASSIGN(const auto bases, read_bases(database, run.id));
-  std::vector<RoundRecord> earlier;
-  auto rows = database.prepare(
-      select(kRoundColumns, "rounds WHERE run=? AND lineage<? AND checkpoint=1 AND committed=1 ORDER BY round DESC LIMIT ?"));
+  auto rows =
+      database.prepare(select<RoundRecord>("WHERE run=? AND lineage<? AND checkpoint=1 AND committed=1 ORDER BY round DESC LIMIT ?"));
   rows.bind(run.id.text).bind(run.lineage).bind(std::uint64_t{Ledger::kRecoveredCheckpoints});
-  ATOLL_TRY(collect(std::move(rows), read_round, earlier));
+  ATOLL_ASSIGN(const std::vector<RoundRecord> earlier, read_rows<RoundRecord>(std::move(rows)));
   std::ranges::copy_if(earlier, std::back_inserter(rounds),
                        [&](const RoundRecord& round) { return !is_void(round.lineage, round.round, bases); });
   return {};
 }
 
-constexpr const char* kEventColumns = "sequence, time_ms, run, island, level, kind, text, fields";
+constexpr const char* kEvents = "SELECT sequence, time_ms, run, island, level, kind, text, fields FROM events ";
 
 }  // namespace
 
@@ -154,26 +138,25 @@ Result<Generation> Ledger::generation() {
 
 Result<Recovered> Ledger::recover() {
   Recovered recovered;
-  ATOLL_TRY(collect(database_->prepare(select(kRunColumns, "runs ORDER BY submitted_ms, run")), read_run, recovered.runs));
-  ATOLL_TRY(collect(database_->prepare(select(kMembershipColumns, "memberships")), read_membership, recovered.memberships));
-  ATOLL_TRY(
-      collect(database_->prepare(select(kEpochColumns, "epochs AS m WHERE epoch=(SELECT max(epoch) FROM epochs AS n WHERE n.run=m.run)")),
-              read_epoch, recovered.epochs));
-  ATOLL_TRY(collect(database_->prepare(select(kIslandColumns, "islands")), read_island, recovered.islands));
-  ATOLL_TRY(collect(database_->prepare(select(kTaskColumns, "tasks")), read_task, recovered.tasks));
-  ATOLL_TRY(collect(database_->prepare(select(kPartColumns, "parts")), read_part, recovered.parts));
-  ATOLL_TRY(collect(database_->prepare(select(kStretchColumns, "stretches")), read_stretch, recovered.stretches));
-  ATOLL_TRY(collect(database_->prepare(select(kRemovedColumns, "removed")), read_removed, recovered.removed));
+  ATOLL_ASSIGN(recovered.runs, read_rows<RunRecord>(database_->prepare(select<RunRecord>("ORDER BY submitted_ms, run"))));
+  ATOLL_ASSIGN(recovered.memberships, read_rows<MembershipRecord>(database_->prepare(select<MembershipRecord>())));
+  ATOLL_ASSIGN(recovered.epochs, read_rows<EpochRecord>(database_->prepare(
+                                     select<EpochRecord>("AS m WHERE epoch=(SELECT max(epoch) FROM epochs AS n WHERE n.run=m.run)"))));
+  ATOLL_ASSIGN(recovered.islands, read_rows<IslandRecord>(database_->prepare(select<IslandRecord>())));
+  ATOLL_ASSIGN(recovered.tasks, read_rows<TaskRecord>(database_->prepare(select<TaskRecord>())));
+  ATOLL_ASSIGN(recovered.parts, read_rows<PartRecord>(database_->prepare(select<PartRecord>())));
+  ATOLL_ASSIGN(recovered.stretches, read_rows<StretchRecord>(database_->prepare(select<StretchRecord>())));
+  ATOLL_ASSIGN(recovered.removed, read_rows<RemovedRecord>(database_->prepare(select<RemovedRecord>())));
   for (const RunRecord& run : recovered.runs) {
     std::vector<RoundRecord> rounds;
     const bool ended = has_ended(run.state);
     for (const bool checkpointed : {false, true}) {
       const std::uint64_t limit = ended ? kEndedRounds : checkpointed ? kRecoveredCheckpoints : kRecoveredRounds;
-      auto rows = database_->prepare(
-          select(kRoundColumns, checkpointed ? "rounds WHERE run=? AND lineage=? AND checkpoint=1 ORDER BY round DESC LIMIT ?"
-                                             : "rounds WHERE run=? AND lineage=? ORDER BY round DESC LIMIT ?"));
+      auto rows = database_->prepare(select<RoundRecord>(std::string("WHERE run=? AND lineage=?") +
+                                                         (checkpointed ? " AND checkpoint=1" : "") + " ORDER BY round DESC LIMIT ?"));
       rows.bind(run.id.text).bind(run.lineage).bind(limit);
-      ATOLL_TRY(collect(std::move(rows), read_round, rounds));
+      ATOLL_ASSIGN(std::vector<RoundRecord> found, read_rows<RoundRecord>(std::move(rows)));
+      std::ranges::move(found, std::back_inserter(rounds));
     }
     if (!ended && run.initialised && run.lineage > 0) {
       ATOLL_TRY(collect_earlier(*database_, run, rounds));
@@ -235,7 +218,7 @@ Status Ledger::write_reports(std::span<const std::pair<IslandId, IslandReport>> 
   }
   return database_->transaction([&]() -> Status {
     for (const auto& [island, report] : reports) {
-      ATOLL_TRY(write_row(*database_, island, report, totals.carried(report.run, island)));
+      ATOLL_TRY(write_row(*database_, ReportRow{island, report, totals.carried(report.run, island)}));
     }
     return {};
   });
@@ -291,9 +274,8 @@ Result<std::vector<StoredEvent>> Ledger::read_events(Statement rows) {
 }
 
 Result<std::vector<StoredEvent>> Ledger::events(const EventQuery& query) {
-  auto rows = database_->prepare(select(kEventColumns,
-                                        "events WHERE run=?1 AND sequence>?2 AND (?3='' OR island=?3) AND time_ms>=?4 AND (?6 OR "
-                                        "level<>'debug') ORDER BY sequence LIMIT ?5"));
+  auto rows = database_->prepare(kEvents + std::string("WHERE run=?1 AND sequence>?2 AND (?3='' OR island=?3) AND time_ms>=?4 AND (?6 OR "
+                                                       "level<>'debug') ORDER BY sequence LIMIT ?5"));
   rows.bind(query.run.text).bind(query.after).bind(query.island.text);
   rows.bind(query.since ? unix_ms(*query.since) : std::numeric_limits<std::int64_t>::min())
       .bind(std::uint64_t{query.limit})
@@ -302,8 +284,7 @@ Result<std::vector<StoredEvent>> Ledger::events(const EventQuery& query) {
 }
 
 Result<std::vector<StoredEvent>> Ledger::warnings(const RunId& run, std::size_t limit) {
-  auto rows =
-      database_->prepare(select(kEventColumns, "events WHERE run=? AND level IN ('warning', 'error') ORDER BY sequence DESC LIMIT ?"));
+  auto rows = database_->prepare(kEvents + std::string("WHERE run=? AND level IN ('warning', 'error') ORDER BY sequence DESC LIMIT ?"));
   rows.bind(run.text).bind(std::uint64_t{limit});
   ATOLL_ASSIGN(auto events, read_events(std::move(rows)));
   std::reverse(events.begin(), events.end());
@@ -312,7 +293,7 @@ Result<std::vector<StoredEvent>> Ledger::warnings(const RunId& run, std::size_t 
 
 Result<std::map<IslandId, StoredEvent>> Ledger::newest_of_kind(const RunId& run, std::string_view kind) {
   auto rows = database_->prepare(
-      select(kEventColumns, "events WHERE sequence IN (SELECT max(sequence) FROM events WHERE run=? AND kind=? GROUP BY island)"));
+      kEvents + std::string("WHERE sequence IN (SELECT max(sequence) FROM events WHERE run=? AND kind=? GROUP BY island)"));
   rows.bind(run.text).bind(std::string(kind));
   ATOLL_ASSIGN(std::vector<StoredEvent> events, read_events(std::move(rows)));
   std::map<IslandId, StoredEvent> newest;
@@ -378,29 +359,24 @@ Result<std::map<IslandId, OwnLoss>> Ledger::own_losses(const RunId& run, Round l
 }
 
 Result<std::vector<std::pair<IslandId, IslandReport>>> Ledger::reports(const RunId& run) {
-  auto rows = database_->prepare(select(kReportColumns, "reports WHERE run=?"));
+  auto rows = database_->prepare(select<ReportRow>("WHERE run=?"));
   rows.bind(run.text);
+  ATOLL_ASSIGN(std::vector<ReportRow> found, read_rows<ReportRow>(std::move(rows)));
   std::vector<std::pair<IslandId, IslandReport>> reports;
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
-      return reports;
-    }
-    reports.push_back(read_report(rows));
+  for (ReportRow& row : found) {
+    reports.emplace_back(std::move(row.island), std::move(row.report));
   }
+  return reports;
 }
 
 Result<RunningTotals> Ledger::totals() {
-  auto rows = database_->prepare(select(kReportColumns, "reports WHERE run IN (SELECT run FROM runs WHERE state<>'completed')"));
+  auto rows = database_->prepare(select<ReportRow>("WHERE run IN (SELECT run FROM runs WHERE state<>'completed')"));
+  ATOLL_ASSIGN(const std::vector<ReportRow> found, read_rows<ReportRow>(std::move(rows)));
   RunningTotals totals;
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
-      return totals;
-    }
-    const auto [island, report] = read_report(rows);
-    totals.restore(report.run, island, read_carried(rows), report);
+  for (const ReportRow& row : found) {
+    totals.restore(row.report.run, row.island, row.carried, row.report);
   }
+  return totals;
 }
 
 Result<std::optional<Round>> Ledger::checkpoint_round(const RunId& run) {

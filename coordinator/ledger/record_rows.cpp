@@ -1,8 +1,13 @@
 #include "coordinator/ledger/record_rows.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
+
+#include "coordinator/ledger/schema.hpp"
 
 namespace atl::coordinator {
 
@@ -10,305 +15,513 @@ using nlohmann::json;
 
 namespace {
 
-std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+// ------------------------------------------------------------------------------------------------- values within a list
 
-json parse(const std::string& text) { return json::parse(text, nullptr, false); }
+json json_of(const IslandId& id) { return id.text; }
+json json_of(const std::string& text) { return text; }
+json json_of(std::uint64_t number) { return number; }
+json json_of(double number) { return std::isfinite(number) ? json(number) : json(); }
+json json_of(const PlaceCouples::value_type& couple) { return {couple.first, couple.second}; }
+json json_of(const DataClass& each) { return {each.number, each.next}; }
+json json_of(const OwnMetric& metric) { return json::array({metric.name, json_of(metric.value)}); }
 
-Error broken(std::string_view table, std::string_view column) {
-  return Error{Code::corrupt, "the ledger's table " + std::string(table) + " has a " + std::string(column) + " that cannot be read"};
+json json_of(const DataRange& range) {
+  json list = {range.part, range.from, range.to};
+  if (range.held() > range.from) {
+    list.push_back(range.held());
+  }
+  return list;
 }
 
-void bind_time(Statement& statement, const std::optional<TimePoint>& time) {
-  if (time) {
-    statement.bind(unix_ms(*time));
+json json_of(const Absence& absence) {
+  return {absence.from.value, absence.to ? json(absence.to->value) : json(), absence.cause, unix_ms(absence.since),
+          absence.until ? json(unix_ms(*absence.until)) : json()};
+}
+
+bool are_numbers(const json& list, std::size_t least, std::size_t most) {
+  return list.is_array() && list.size() >= least && list.size() <= most &&
+         std::ranges::all_of(list, [](const json& number) { return number.is_number_unsigned(); });
+}
+
+bool from_json(const json& item, std::string& text) {
+  text = item.is_string() ? item.get<std::string>() : "";
+  return item.is_string();
+}
+bool from_json(const json& item, IslandId& id) { return from_json(item, id.text); }
+bool from_json(const json& item, std::uint64_t& number) {
+  number = item.is_number_unsigned() ? item.get<std::uint64_t>() : 0;
+  return item.is_number_unsigned();
+}
+bool from_json(const json& item, double& number) {
+  number = item.is_number() ? item.get<double>() : kNotMeasured;
+  return item.is_number() || item.is_null();
+}
+
+bool from_json(const json& item, PlaceCouples::value_type& couple) {
+  if (!are_numbers(item, 2, 2)) {
+    return false;
+  }
+  couple = {item[0].get<std::uint32_t>(), item[1].get<std::uint32_t>()};
+  return true;
+}
+
+bool from_json(const json& item, DataClass& each) {
+  if (!are_numbers(item, 2, 2)) {
+    return false;
+  }
+  each = DataClass{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>()};
+  return true;
+}
+
+bool from_json(const json& item, OwnMetric& metric) {
+  return item.is_array() && item.size() == 2 && from_json(item[0], metric.name) && from_json(item[1], metric.value);
+}
+
+bool from_json(const json& item, DataRange& range) {
+  if (!are_numbers(item, 3, 4)) {
+    return false;
+  }
+  range = DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>(),
+                    item.size() > 3 ? item[3].get<std::uint64_t>() : 0};
+  return true;
+}
+
+bool from_json(const json& item, Absence& absence) {
+  if (!item.is_array() || item.size() != 5 || !from_json(item[0], absence.from.value) || !from_json(item[2], absence.cause) ||
+      !item[3].is_number_integer()) {
+    return false;
+  }
+  if (item[1].is_number_unsigned()) {
+    absence.to = Round(item[1].get<std::uint64_t>());
+  }
+  absence.since = from_unix_ms(item[3].get<std::int64_t>());
+  if (item[4].is_number_integer()) {
+    absence.until = from_unix_ms(item[4].get<std::int64_t>());
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------------------ one value of a row
+
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+template <typename Value>
+concept Plain = std::integral<Value> || std::floating_point<Value> || std::same_as<Value, std::string> || std::same_as<Value, Digest>;
+
+template <Plain Value>
+void put(Statement& statement, const Value& value) {
+  statement.bind(value);
+}
+template <typename Tag>
+void put(Statement& statement, const TextId<Tag>& id) {
+  statement.bind(id.text);
+}
+template <typename Tag, typename Integer>
+void put(Statement& statement, const Number<Tag, Integer>& number) {
+  statement.bind(number.value);
+}
+void put(Statement& statement, const TimePoint& time) { statement.bind(unix_ms(time)); }
+template <typename Name>
+requires std::is_enum_v<Name>
+void put(Statement& statement, Name name) { statement.bind(std::string_view(to_string(name))); }
+template <typename Value>
+void put(Statement& statement, const std::optional<Value>& value) {
+  if (value) {
+    put(statement, *value);
   } else {
     statement.bind_null();
   }
 }
-
-std::optional<TimePoint> time_of(const Statement& row, int column) {
-  return row.null(column) ? std::nullopt : std::optional(from_unix_ms(row.integer(column)));
+// A list is a JSON array, so that `sqlite3 ledger.db` can take it apart.
+template <typename Value>
+void put(Statement& statement, const std::vector<Value>& list) {
+  json array = json::array();
+  for (const Value& each : list) {
+    array.push_back(json_of(each));
+  }
+  statement.bind(dump(array));
 }
 
-// A list of ids or numbers is a JSON array, so that `sqlite3 ledger.db` can take it apart.
-std::string ids_text(const std::vector<IslandId>& ids) {
-  json list = json::array();
-  for (const IslandId& id : ids) {
-    list.push_back(id.text);
+Result<RunState> named(std::string_view name, RunState) { return run_state_from_string(name); }
+Result<MembershipState> named(std::string_view name, MembershipState) { return membership_state_from_string(name); }
+Result<TaskState> named(std::string_view name, TaskState) { return task_state_from_string(name); }
+Result<Fate> named(std::string_view name, Fate) { return fate_from_string(name); }
+
+// False: no writer wrote this.
+bool get(const Statement& row, int column, std::string& value) {
+  value = row.text(column);
+  return true;
+}
+bool get(const Statement& row, int column, Digest& value) {
+  value = row.digest(column);
+  return true;
+}
+bool get(const Statement& row, int column, double& value) {
+  value = row.real(column);
+  return true;
+}
+bool get(const Statement& row, int column, bool& value) {
+  value = row.boolean(column);
+  return true;
+}
+template <std::unsigned_integral Value>
+bool get(const Statement& row, int column, Value& value) {
+  value = static_cast<Value>(row.number(column));
+  return true;
+}
+template <typename Tag>
+bool get(const Statement& row, int column, TextId<Tag>& id) {
+  return get(row, column, id.text);
+}
+template <typename Tag, typename Integer>
+bool get(const Statement& row, int column, Number<Tag, Integer>& number) {
+  return get(row, column, number.value);
+}
+bool get(const Statement& row, int column, TimePoint& time) {
+  time = from_unix_ms(row.integer(column));
+  return true;
+}
+template <typename Name>
+requires std::is_enum_v<Name>
+bool get(const Statement& row, int column, Name& name) {
+  const Result<Name> known = named(row.text(column), name);
+  name = known ? *known : name;
+  return known.has_value();
+}
+template <typename Value>
+bool get(const Statement& row, int column, std::optional<Value>& value) {
+  if (row.null(column)) {
+    value.reset();
+    return true;
   }
-  return dump(list);
+  return get(row, column, value.emplace());
+}
+template <typename Value>
+bool get(const Statement& row, int column, std::vector<Value>& list) {
+  const json array = json::parse(row.text(column), nullptr, false);
+  return array.is_array() && std::ranges::all_of(array, [&](const json& item) { return from_json(item, list.emplace_back()); });
 }
 
-std::optional<std::vector<IslandId>> ids_of(const std::string& text) {
-  const json list = parse(text);
-  if (!list.is_array()) {
-    return std::nullopt;
+// ------------------------------------------------------------------------------------------------------------ rows
+
+// A round as a row: facts of its members are lists, each in their order.
+struct RoundRow {
+  RoundRecord round;
+  std::vector<std::uint64_t> tokens, steps, staleness, overwritten;
+  std::vector<double> norms;
+  std::vector<DataRange> data;
+};
+
+template <typename Given, typename Row>
+concept Of = std::same_as<std::remove_const_t<Given>, Row>;
+template <typename Row>
+constexpr std::string_view kTable;
+
+// Each row once: its columns, in their order, and what is in them. `use` names them, binds them or reads them.
+template <>
+constexpr std::string_view kTable<RunRecord> = "runs";
+template <typename Use, Of<RunRecord> Row>
+void describe(Use& use, Row& run) {
+  use("run", run.id), use("name", run.name), use("file", run.file), use("spec", run.spec), use("state", run.state),
+      use("reason", run.reason.text), use("reason_since_ms", run.reason.since), use("reason_until_ms", run.reason.until),
+      use.error("error_code", "error_why", run.error), use("submitted_ms", run.submitted), use("started_ms", run.started),
+      use("ended_ms", run.ended), use("epoch", run.epoch), use("lineage", run.lineage), use("initialised", run.initialised),
+      use("committed", run.committed), use("digest", run.digest), use("tokens", run.tokens), use("pause_after", run.pause_after),
+      use("restored", run.restored), use("enough", run.enough), use("copied", run.copied), use("decided_restored", run.decided.restored),
+      use("decided_starts", run.decided.starts), use("decided_life", run.decided.life);
+}
+
+template <>
+constexpr std::string_view kTable<MembershipRecord> = "memberships";
+template <typename Use, Of<MembershipRecord> Row>
+void describe(Use& use, Row& membership) {
+  use("run", membership.run), use("island", membership.island), use("part", membership.part), use("state", membership.state),
+      use("cause", membership.cause), use("absences", membership.absences), use("offences", membership.offences),
+      use("left_epoch", membership.left);
+}
+
+template <>
+constexpr std::string_view kTable<EpochRecord> = "epochs";
+template <typename Use, Of<EpochRecord> Row>
+void describe(Use& use, Row& epoch) {
+  use("run", epoch.run), use("epoch", epoch.epoch), use("time_ms", epoch.time), use("committed", epoch.committed),
+      use("members", epoch.members), use("why", epoch.why), use("avoid", epoch.avoid);
+}
+
+template <>
+constexpr std::string_view kTable<IslandRecord> = "islands";
+template <typename Use, Of<IslandRecord> Row>
+void describe(Use& use, Row& island) {
+  use("island", island.id), use("name", island.name), use("public_key", island.public_key), use("bulk_address", island.bulk_address),
+      use("version", island.version), use("platform", island.platform), use("data_sets", island.data_sets), use("boot", island.boot),
+      use("last_hello_ms", island.last_hello);
+}
+
+template <>
+constexpr std::string_view kTable<TaskRecord> = "tasks";
+template <typename Use, Of<TaskRecord> Row>
+void describe(Use& use, Row& task) {
+  use("run", task.run), use("task", task.task), use("state", task.state), use("island", task.island), use("starts", task.starts),
+      use("result", task.result), use("result_bytes", task.result_bytes), use("facts", task.facts), use("checkpoint", task.checkpoint),
+      use("checkpoint_bytes", task.checkpoint_bytes), use("checkpoint_step", task.checkpoint_step), use("started_ms", task.started),
+      use("ended_ms", task.ended), use("group_run", task.group), use("members", task.members);
+}
+
+template <>
+constexpr std::string_view kTable<RoundRow> = "rounds";
+template <typename Use, Of<RoundRow> Row>
+void describe(Use& use, Row& row) {
+  use("run", row.round.run), use("lineage", row.round.lineage), use("round", row.round.round), use("epoch", row.round.epoch),
+      use("attempt", row.round.attempt), use("committed", row.round.committed), use("checkpoint", row.round.checkpoint),
+      use("members", row.round.members), use("tokens", row.tokens), use("digest", row.round.digest), use("planned_ms", row.round.planned),
+      use("committed_ms", row.round.committed_at), use("data", row.data), use("parts", row.round.parts),
+      use("fragment", row.round.fragment), use("steps", row.steps), use("norms", row.norms), use("staleness", row.staleness),
+      use("overwritten", row.overwritten);
+}
+
+template <>
+constexpr std::string_view kTable<DroppedRecord> = "dropped";
+template <typename Use, Of<DroppedRecord> Row>
+void describe(Use& use, Row& dropped) {
+  use("run", dropped.run), use("lineage", dropped.lineage), use("island", dropped.island), use("fragment", dropped.facts.fragment),
+      use("round", dropped.round), use("fate", dropped.fate), use("part", dropped.facts.data.part),
+      use("from_sequence", dropped.facts.data.from), use("to_sequence", dropped.facts.data.to), use("tokens", dropped.facts.tokens),
+      use("overwritten", dropped.facts.overwritten), use("held_from", dropped.facts.data.held_from);
+}
+
+template <>
+constexpr std::string_view kTable<PartRecord> = "parts";
+template <typename Use, Of<PartRecord> Row>
+void describe(Use& use, Row& part) {
+  use("run", part.run), use("part", part.part), use("position", part.position), use("sequences", part.sequences), use("owner", part.owner);
+}
+
+template <>
+constexpr std::string_view kTable<StretchRecord> = "stretches";
+template <typename Use, Of<StretchRecord> Row>
+void describe(Use& use, Row& stretch) {
+  use("run", stretch.run), use("part", stretch.part), use("from_sequence", stretch.from), use("classes", stretch.classes);
+}
+
+template <>
+constexpr std::string_view kTable<RemovedRecord> = "removed";
+template <typename Use, Of<RemovedRecord> Row>
+void describe(Use& use, Row& removed) {
+  use("run", removed.run), use("name", removed.name), use("removed_ms", removed.time), use("epoch", removed.epoch),
+      use("round", removed.round);
+}
+
+template <>
+constexpr std::string_view kTable<MetricRecord> = "metrics";
+template <typename Use, Of<MetricRecord> Row>
+void describe(Use& use, Row& metric) {
+  use("run", metric.run), use("island", metric.island), use("round", metric.round), use("time_ms", metric.time), use("step", metric.step),
+      use("training_loss", metric.facts.training_loss), use("outer_loss", metric.outer_loss), use("local_loss", metric.local_loss),
+      use("norm", metric.facts.norm), use("wait_seconds", metric.wait_seconds), use("tokens", metric.facts.tokens),
+      use("bytes_sent", metric.bytes_sent), use("bytes_received", metric.bytes_received);
+}
+
+template <>
+constexpr std::string_view kTable<ReportRow> = "reports";
+template <typename Use, Of<ReportRow> Row>
+void describe(Use& use, Row& row) {
+  use("run", row.report.run), use("island", row.island), use("state", row.report.state), use("reason", row.report.reason),
+      use("step", row.report.step), use("tokens", row.report.tokens), use("tokens_per_second", row.report.tokens_per_second),
+      use("compute_seconds", row.report.compute_seconds), use("wait_seconds", row.report.wait_seconds),
+      use("training_loss", row.report.training_loss), use("bytes_sent", row.report.bytes_sent),
+      use("bytes_received", row.report.bytes_received), use("agent_memory_bytes", row.report.agent_memory_bytes),
+      use("trainer_memory_bytes", row.report.trainer_memory_bytes), use("carried_tokens", row.carried.tokens),
+      use("carried_compute_seconds", row.carried.compute_seconds), use("carried_wait_seconds", row.carried.wait_seconds),
+      use("carried_bytes_sent", row.carried.bytes_sent), use("carried_bytes_received", row.carried.bytes_received),
+      use("parameters", row.report.parameters), use("metrics", row.report.metrics);
+}
+
+// -------------------------------------------------------------------------------------------------- what is done with columns
+
+struct Names {
+  std::vector<std::string> all = {};
+  template <typename Value>
+  void operator()(const char* name, const Value&) {
+    all.emplace_back(name);
   }
-  std::vector<IslandId> ids;
-  for (const json& item : list) {
-    if (!item.is_string()) {
-      return std::nullopt;
+  void error(const char* code, const char* why, const std::optional<Error>&) { all.insert(all.end(), {code, why}); }
+};
+
+struct Binder {
+  Statement& statement;
+  template <typename Value>
+  void operator()(const char*, const Value& value) {
+    put(statement, value);
+  }
+  void error(const char*, const char*, const std::optional<Error>& error) {
+    put(statement, error ? std::optional(std::string(to_string(error->code))) : std::nullopt);
+    put(statement, error ? std::optional(error->why) : std::nullopt);
+  }
+};
+
+struct Reader {
+  const Statement& row;
+  int at = 0;
+  const char* broken = nullptr;  // the first that no writer wrote
+  template <typename Value>
+  void operator()(const char* name, Value& value) {
+    broken = get(row, at++, value) || broken != nullptr ? broken : name;
+  }
+  void error(const char*, const char*, std::optional<Error>& error) {
+    if (!row.null(at)) {
+      error = Error{code_from_string(row.text(at)), row.text(at + 1)};
     }
-    ids.emplace_back(item.get<std::string>());
+    at += 2;
   }
-  return ids;
+};
+
+template <typename Row>
+const std::vector<std::string>& names_of() {
+  static const std::vector<std::string> names = [] {
+    Names columns;
+    const Row row{};
+    describe(columns, row);
+    return columns.all;
+  }();
+  return names;
 }
 
-std::optional<std::vector<std::uint64_t>> counts_of(const std::string& text) {
-  const json list = parse(text);
-  if (!list.is_array()) {
-    return std::nullopt;
+template <typename Row>
+std::string listed() {
+  std::string list;
+  for (const std::string& name : names_of<Row>()) {
+    list += (list.empty() ? "" : ", ") + name;
   }
-  std::vector<std::uint64_t> counts;
-  for (const json& item : list) {
-    if (!item.is_number_unsigned()) {
-      return std::nullopt;
-    }
-    counts.push_back(item.get<std::uint64_t>());
-  }
-  return counts;
+  return list;
 }
 
-std::string ranges_text(const std::vector<DataRange>& ranges) {
-  json list = json::array();
-  for (const DataRange& range : ranges) {
-    list.push_back({range.part, range.from, range.to});
-    if (range.held() > range.from) {
-      list.back().push_back(range.held());
+// `verb` is "INSERT INTO" or one of its kind, `rest` what follows the values.
+template <typename Row>
+Status insert(Database& database, const Row& row, const std::string& verb, const std::string& rest = "") {
+  static const std::string values = std::string(kTable<Row>) + "(" + listed<Row>() + ") VALUES(?" + [] {
+    std::string marks;
+    for (std::size_t i = 1; i < names_of<Row>().size(); ++i) {
+      marks += ",?";
     }
-  }
-  return dump(list);
+    return marks + ")";
+  }();
+  Statement statement = database.prepare(verb + " " + values + rest);
+  Binder binder{statement};
+  describe(binder, row);
+  return statement.run();
 }
 
-std::optional<std::vector<DataRange>> ranges_of(const std::string& text) {
-  const json list = parse(text);
-  if (!list.is_array()) {
-    return std::nullopt;
+template <typename Row>
+Status replace(Database& database, const Row& row) {
+  return insert(database, row, "INSERT OR REPLACE INTO");
+}
+
+// The row that stands for a record, and the record of a row. What lists say of members that are not there is left out.
+template <typename Record>
+struct RowOf {
+  using Row = Record;
+};
+template <>
+struct RowOf<RoundRecord> {
+  using Row = RoundRow;
+};
+
+template <typename Row>
+Result<Row> record_of(Row row) {
+  return row;
+}
+
+Result<EpochRecord> record_of(EpochRecord epoch) {
+  const std::size_t members = epoch.members.size();
+  if (std::ranges::any_of(epoch.avoid, [&](const auto& couple) { return couple.first >= members || couple.second >= members; })) {
+    return Error{Code::corrupt, "the ledger's table epochs has a path to avoid between islands that are no members"};
   }
-  std::vector<DataRange> ranges;
-  for (const json& item : list) {
-    if (!item.is_array() || item.size() < 3 || item.size() > 4 ||
-        !std::ranges::all_of(item, [](const json& number) { return number.is_number_unsigned(); })) {
-      return std::nullopt;
-    }
-    ranges.push_back(DataRange{item[0].get<std::uint32_t>(), item[1].get<std::uint64_t>(), item[2].get<std::uint64_t>(),
-                               item.size() > 3 ? item[3].get<std::uint64_t>() : 0});
+  return epoch;
+}
+
+Result<RoundRecord> record_of(RoundRow row) {
+  row.round.unnoted = row.data.empty() && !row.round.members.empty();
+  // Rows of an older atoll have shorter lists.
+  const auto at = [](const auto& list, std::size_t i) {
+    return i < list.size() ? list[i] : typename std::remove_cvref_t<decltype(list)>::value_type{};
+  };
+  for (std::size_t i = 0; i < row.round.members.size(); ++i) {
+    ContributionFacts& facts = row.round.contributions.emplace_back();
+    facts.tokens = at(row.tokens, i);
+    facts.steps = at(row.steps, i);
+    facts.norm = std::isfinite(at(row.norms, i)) ? row.norms[i] : 0.0;  // what is no finite number is null
+    facts.fragment = row.round.fragment;
+    facts.data = at(row.data, i);
+    facts.staleness = static_cast<std::uint32_t>(at(row.staleness, i));
+    facts.overwritten = at(row.overwritten, i);
   }
-  return ranges;
+  return std::move(row.round);
 }
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------------------ runs
-
-Status write_row(Database& database, const RunRecord& run) {
-  auto statement = database.prepare(
-      "INSERT OR REPLACE INTO runs(run, name, file, spec, state, reason, reason_since_ms, reason_until_ms, error_code, error_why, "
-      "submitted_ms, started_ms, ended_ms, epoch, lineage, initialised, committed, digest, tokens, pause_after, restored, enough, copied, "
-      "decided_restored, decided_starts, decided_life) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-  statement.bind(run.id.text).bind(run.name).bind(run.file).bind(run.spec).bind(to_string(run.state)).bind(run.reason.text);
-  statement.bind(unix_ms(run.reason.since));
-  bind_time(statement, run.reason.until);
-  if (run.error) {
-    statement.bind(to_string(run.error->code)).bind(run.error->why);
-  } else {
-    statement.bind_null().bind_null();
-  }
-  statement.bind(unix_ms(run.submitted));
-  bind_time(statement, run.started);
-  bind_time(statement, run.ended);
-  statement.bind(run.epoch.value).bind(run.lineage).bind(run.initialised).bind(run.committed.value).bind(run.digest).bind(run.tokens);
-  if (run.pause_after) {
-    statement.bind(run.pause_after->value);
-  } else {
-    statement.bind_null();
-  }
-  statement.bind(run.restored).bind(run.enough).bind(run.copied.value);
-  statement.bind(run.decided.restored).bind(run.decided.starts).bind(run.decided.life);
-  return statement.run();
+template <typename Record>
+std::string columns_of() {
+  return listed<typename RowOf<Record>::Row>();
 }
 
-Result<RunRecord> read_run(const Statement& row) {
-  RunRecord run;
-  run.id = RunId(row.text(0));
-  run.name = row.text(1);
-  run.file = row.text(2);
-  run.spec = row.text(3);
-  ATOLL_ASSIGN(run.state, run_state_from_string(row.text(4)));
-  run.reason = Reason{row.text(5), from_unix_ms(row.integer(6)), time_of(row, 7)};
-  if (!row.null(8)) {
-    run.error = Error{code_from_string(row.text(8)), row.text(9)};
-  }
-  run.submitted = from_unix_ms(row.integer(10));
-  run.started = time_of(row, 11);
-  run.ended = time_of(row, 12);
-  run.epoch = Epoch(row.number(13));
-  run.lineage = static_cast<std::uint32_t>(row.number(14));
-  run.initialised = row.boolean(15);
-  run.committed = Round(row.number(16));
-  run.digest = row.digest(17);
-  run.tokens = row.number(18);
-  if (!row.null(19)) {
-    run.pause_after = Round(row.number(19));
-  }
-  run.restored = row.boolean(20);
-  run.enough = row.text(21);
-  run.copied = Round(row.number(22));
-  run.decided = {row.number(23), row.number(24), row.number(25), {}};
-  return run;
+template <typename Record>
+std::string select(const std::string& rest) {
+  using Row = typename RowOf<Record>::Row;
+  return "SELECT " + listed<Row>() + " FROM " + std::string(kTable<Row>) + " " + rest;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- memberships
-
-Status write_row(Database& database, const MembershipRecord& membership) {
-  json absences = json::array();
-  for (const Absence& absence : membership.absences) {
-    json to = absence.to ? json(absence.to->value) : json();
-    json until = absence.until ? json(unix_ms(*absence.until)) : json();
-    absences.push_back({absence.from.value, std::move(to), absence.cause, unix_ms(absence.since), std::move(until)});
+template <typename Record>
+Result<Record> read_row(const Statement& statement) {
+  typename RowOf<Record>::Row row{};
+  Reader reader{statement};
+  describe(reader, row);
+  if (reader.broken != nullptr) {
+    return Error{Code::corrupt, "the ledger's table " + std::string(kTable<typename RowOf<Record>::Row>) + " has a value of " +
+                                    reader.broken + " that cannot be read"};
   }
-  return database
-      .prepare(
-          "INSERT OR REPLACE INTO memberships(run, island, part, state, cause, absences, offences, left_epoch) VALUES(?,?,?,?,?,?,?,?)")
-      .bind(membership.run.text)
-      .bind(membership.island.text)
-      .bind(membership.part)
-      .bind(to_string(membership.state))
-      .bind(membership.cause)
-      .bind(dump(absences))
-      .bind(membership.offences)
-      .bind(membership.left.value)
-      .run();
+  return record_of(std::move(row));
 }
 
-Result<MembershipRecord> read_membership(const Statement& row) {
-  MembershipRecord membership;
-  membership.run = RunId(row.text(0));
-  membership.island = IslandId(row.text(1));
-  membership.part = static_cast<std::uint32_t>(row.number(2));
-  ATOLL_ASSIGN(membership.state, membership_state_from_string(row.text(3)));
-  membership.cause = row.text(4);
-  const json absences = parse(row.text(5));
-  if (!absences.is_array()) {
-    return broken("memberships", "list of absences");
-  }
-  for (const json& item : absences) {
-    if (!item.is_array() || item.size() != 5 || !item[0].is_number_unsigned() || !item[2].is_string() || !item[3].is_number_integer()) {
-      return broken("memberships", "list of absences");
+template <typename Record>
+Result<std::vector<Record>> read_rows(Statement rows) {
+  std::vector<Record> all;
+  for (;;) {
+    ATOLL_ASSIGN(const bool there, rows.row());
+    if (!there) {
+      return all;
     }
-    Absence absence;
-    absence.from = Round(item[0].get<std::uint64_t>());
-    if (item[1].is_number_unsigned()) {
-      absence.to = Round(item[1].get<std::uint64_t>());
-    }
-    absence.cause = item[2].get<std::string>();
-    absence.since = from_unix_ms(item[3].get<std::int64_t>());
-    if (item[4].is_number_integer()) {
-      absence.until = from_unix_ms(item[4].get<std::int64_t>());
-    }
-    membership.absences.push_back(std::move(absence));
+    ATOLL_ASSIGN(Record record, read_row<Record>(rows));
+    all.push_back(std::move(record));
   }
-  membership.offences = static_cast<std::uint32_t>(row.number(6));
-  membership.left = Epoch(row.number(7));
-  return membership;
 }
 
-// ----------------------------------------------------------------------------------------------------------- epochs
+#define ATOLL_READ(Record)                                    \
+  template std::string columns_of<Record>();                  \
+  template std::string select<Record>(const std::string&);    \
+  template Result<Record> read_row<Record>(const Statement&); \
+  template Result<std::vector<Record>> read_rows<Record>(Statement);
+ATOLL_READ(RunRecord)
+ATOLL_READ(MembershipRecord)
+ATOLL_READ(EpochRecord)
+ATOLL_READ(IslandRecord)
+ATOLL_READ(TaskRecord)
+ATOLL_READ(RoundRecord)
+ATOLL_READ(DroppedRecord)
+ATOLL_READ(PartRecord)
+ATOLL_READ(StretchRecord)
+ATOLL_READ(RemovedRecord)
+ATOLL_READ(ReportRow)
+#undef ATOLL_READ
 
-Status write_row(Database& database, const EpochRecord& membership) {
-  return database.prepare("INSERT OR REPLACE INTO epochs(run, epoch, time_ms, committed, members, why, avoid) VALUES(?,?,?,?,?,?,?)")
-      .bind(membership.run.text)
-      .bind(membership.epoch.value)
-      .bind(unix_ms(membership.time))
-      .bind(membership.committed.value)
-      .bind(ids_text(membership.members))
-      .bind(membership.why)
-      .bind(dump(json(membership.avoid)))
-      .run();
-}
-
-Result<EpochRecord> read_epoch(const Statement& row) {
-  EpochRecord membership;
-  membership.run = RunId(row.text(0));
-  membership.epoch = Epoch(row.number(1));
-  membership.time = from_unix_ms(row.integer(2));
-  membership.committed = Round(row.number(3));
-  auto members = ids_of(row.text(4));
-  if (!members) {
-    return broken("epochs", "list of members");
-  }
-  membership.members = *std::move(members);
-  membership.why = row.text(5);
-  const json avoid = parse(row.text(6));
-  const auto is_place = [&](const json& place) { return place.is_number_unsigned() && place < membership.members.size(); };
-  for (const json& couple : avoid.is_array() ? avoid : json::array({json()})) {
-    if (!couple.is_array() || couple.size() != 2 || !std::ranges::all_of(couple, is_place)) {
-      return broken("epochs", "list of paths to avoid");
-    }
-    membership.avoid.emplace_back(couple[0].get<std::uint32_t>(), couple[1].get<std::uint32_t>());
-  }
-  return membership;
-}
-
-// --------------------------------------------------------------------------------------------------------------- islands
-
-Status write_row(Database& database, const IslandRecord& island) {
-  return database
-      .prepare(
-          "INSERT OR REPLACE INTO islands(island, name, public_key, bulk_address, version, platform, data_sets, boot, last_hello_ms) "
-          "VALUES(?,?,?,?,?,?,?,?,?)")
-      .bind(island.id.text)
-      .bind(island.name)
-      .bind(island.public_key)
-      .bind(island.bulk_address)
-      .bind(island.version)
-      .bind(island.platform)
-      .bind(dump(json(island.data_sets)))
-      .bind(island.boot)
-      .bind(unix_ms(island.last_hello))
-      .run();
-}
-
-Result<IslandRecord> read_island(const Statement& row) {
-  IslandRecord island;
-  island.id = IslandId(row.text(0));
-  island.name = row.text(1);
-  island.public_key = row.text(2);
-  island.bulk_address = row.text(3);
-  island.version = row.text(4);
-  island.platform = row.text(5);
-  const json sets = parse(row.text(6));
-  if (!sets.is_array()) {
-    return broken("islands", "list of data sets");
-  }
-  for (const json& set : sets) {
-    if (!set.is_string()) {
-      return broken("islands", "list of data sets");
-    }
-    island.data_sets.push_back(set.get<std::string>());
-  }
-  island.boot = row.number(7);
-  island.last_hello = from_unix_ms(row.integer(8));
-  return island;
-}
-
-// ----------------------------------------------------------------------------------------------------------------- tasks
-
-Status write_row(Database& database, const TaskRecord& task) {
-  auto statement =
-      database.prepare(std::string("INSERT OR REPLACE INTO tasks(") + kTaskColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-  statement.bind(task.run.text).bind(task.task).bind(to_string(task.state)).bind(task.island.text).bind(task.starts);
-  statement.bind(task.result)
-      .bind(task.result_bytes)
-      .bind(task.facts)
-      .bind(task.checkpoint)
-      .bind(task.checkpoint_bytes)
-      .bind(task.checkpoint_step);
-  bind_time(statement, task.started);
-  bind_time(statement, task.ended);
-  statement.bind(task.group.text).bind(ids_text(task.members));
-  return statement.run();
-}
+Status write_row(Database& database, const RunRecord& run) { return replace(database, run); }
+Status write_row(Database& database, const MembershipRecord& membership) { return replace(database, membership); }
+Status write_row(Database& database, const EpochRecord& epoch) { return replace(database, epoch); }
+Status write_row(Database& database, const IslandRecord& island) { return replace(database, island); }
+Status write_row(Database& database, const TaskRecord& task) { return replace(database, task); }
+Status write_row(Database& database, const PartRecord& part) { return replace(database, part); }
+Status write_row(Database& database, const ReportRow& row) { return replace(database, row); }
+Status write_row(Database& database, const DroppedRecord& dropped) { return insert(database, dropped, "INSERT OR IGNORE INTO"); }
 
 Status write_row(Database& database, const Superseded& superseded) {
   Statement statement = database.prepare("UPDATE store SET newer_restored=?, newer_starts=?, newer_island=?, newer_ms=? WHERE id=1");
@@ -319,59 +532,26 @@ Status write_row(Database& database, const Superseded& superseded) {
   return statement.run();
 }
 
-Result<TaskRecord> read_task(const Statement& row) {
-  TaskRecord task;
-  task.run = RunId(row.text(0));
-  task.task = row.text(1);
-  const Result<TaskState> state = task_state_from_string(row.text(2));
-  if (!state) {
-    return broken("tasks", "state");
-  }
-  task.state = *state;
-  task.island = IslandId(row.text(3));
-  task.starts = static_cast<std::uint32_t>(row.number(4));
-  task.result = row.digest(5);
-  task.result_bytes = row.number(6);
-  task.facts = row.text(7);
-  task.checkpoint = row.digest(8);
-  task.checkpoint_bytes = row.number(9);
-  task.checkpoint_step = row.number(10);
-  task.started = time_of(row, 11);
-  task.ended = time_of(row, 12);
-  task.group = RunId(row.text(13));
-  auto members = ids_of(row.text(14));
-  if (!members) {
-    return broken("tasks", "members");
-  }
-  task.members = std::move(*members);
-  return task;
-}
-
-// ---------------------------------------------------------------------------------------------------------------- rounds
-
 Status write_row(Database& database, const RoundRecord& round) {
+  const std::vector<ContributionFacts>& facts = round.contributions;
+  RoundRow row{.round = round,
+               .tokens = each_of(facts, &ContributionFacts::tokens),
+               .steps = each_of(facts, &ContributionFacts::steps),
+               .staleness = {},
+               .overwritten = each_of(facts, &ContributionFacts::overwritten),
+               .norms = each_of(facts, &ContributionFacts::norm),
+               .data = round.unnoted ? std::vector<DataRange>() : each_of(facts, &ContributionFacts::data)};
+  const std::vector<std::uint32_t> staleness = each_of(facts, &ContributionFacts::staleness);
+  row.staleness.assign(staleness.begin(), staleness.end());
   // A committed round is never replaced, whatever the core thinks.
-  auto statement = database.prepare(
-      "INSERT INTO rounds(run, lineage, round, epoch, attempt, committed, checkpoint, members, tokens, digest, planned_ms, committed_ms, "
-      "data, "
-      "parts, fragment, steps, norms, staleness, overwritten) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, lineage, "
-      "round) DO UPDATE SET "
-      "epoch=excluded.epoch, "
-      "attempt=excluded.attempt, "
-      "committed=excluded.committed, checkpoint=excluded.checkpoint, members=excluded.members, tokens=excluded.tokens, "
-      "digest=excluded.digest, planned_ms=excluded.planned_ms, committed_ms=excluded.committed_ms, data=excluded.data, "
-      "parts=excluded.parts, fragment=excluded.fragment, steps=excluded.steps, norms=excluded.norms, "
-      "staleness=excluded.staleness, overwritten=excluded.overwritten WHERE committed=0");
-  statement.bind(round.run.text).bind(round.lineage).bind(round.round.value).bind(round.epoch.value).bind(round.attempt.value);
-  const auto each = [&](auto field) { return dump(json(each_of(round.contributions, field))); };
-  statement.bind(round.committed).bind(round.checkpoint).bind(ids_text(round.members)).bind(each(&ContributionFacts::tokens));
-  statement.bind(round.digest);
-  statement.bind(unix_ms(round.planned));
-  bind_time(statement, round.committed_at);
-  statement.bind(ranges_text(round.unnoted ? std::vector<DataRange>() : each_of(round.contributions, &ContributionFacts::data)));
-  statement.bind(ranges_text(round.parts)).bind(std::uint64_t{round.fragment}).bind(each(&ContributionFacts::steps));
-  statement.bind(each(&ContributionFacts::norm)).bind(each(&ContributionFacts::staleness)).bind(each(&ContributionFacts::overwritten));
-  return statement.run();
+  static const std::string unless_committed = [] {
+    std::string others;
+    for (const std::string& name : names_of<RoundRow>()) {
+      others += (others.empty() ? "" : ", ") + name + "=excluded." + name;
+    }
+    return " ON CONFLICT(run, lineage, round) DO UPDATE SET " + others + " WHERE committed=0";
+  }();
+  return insert(database, row, "INSERT INTO", unless_committed);
 }
 
 Result<std::map<std::uint32_t, Round>> read_bases(Database& database, const RunId& run) {
@@ -387,137 +567,24 @@ Result<std::map<std::uint32_t, Round>> read_bases(Database& database, const RunI
   }
 }
 
-Result<RoundRecord> read_round(const Statement& row) {
-  RoundRecord round;
-  round.run = RunId(row.text(0));
-  round.lineage = static_cast<std::uint32_t>(row.number(1));
-  round.round = Round(row.number(2));
-  round.epoch = Epoch(row.number(3));
-  round.attempt = Attempt(static_cast<std::uint32_t>(row.number(4)));
-  round.committed = row.boolean(5);
-  round.checkpoint = row.boolean(6);
-  auto members = ids_of(row.text(7));
-  auto tokens = counts_of(row.text(8));
-  auto steps = counts_of(row.text(15));
-  const json norms = parse(row.text(16));
-  auto staleness = counts_of(row.text(17));
-  auto overwritten = counts_of(row.text(18));
-  if (!members || !tokens || !steps || !norms.is_array() || !staleness || !overwritten) {
-    return broken("rounds", "list of members, tokens, steps, norms, staleness or overwritten tokens");
-  }
-  round.members = *std::move(members);
-  round.digest = row.digest(9);
-  round.planned = from_unix_ms(row.integer(10));
-  round.committed_at = time_of(row, 11);
-  auto data = ranges_of(row.text(12));
-  auto parts = ranges_of(row.text(13));
-  if (!data || !parts) {
-    return broken("rounds", "list of samples");
-  }
-  round.unnoted = data->empty() && !round.members.empty();
-  round.parts = *std::move(parts);
-  round.fragment = static_cast<std::uint32_t>(row.number(14));
-  // Rows of an older atoll have shorter lists.
-  const auto at = [](const auto& list, std::size_t i) { return i < list->size() ? (*list)[i] : std::uint64_t{0}; };
-  for (std::size_t i = 0; i < round.members.size(); ++i) {
-    ContributionFacts& facts = round.contributions.emplace_back();
-    facts.tokens = at(tokens, i);
-    facts.steps = at(steps, i);
-    facts.norm = i < norms.size() && norms[i].is_number() ? norms[i].get<double>() : 0.0;  // what is no finite number is null
-    facts.fragment = round.fragment;
-    facts.data = i < data->size() ? (*data)[i] : DataRange{};
-    facts.staleness = static_cast<std::uint32_t>(at(staleness, i));
-    facts.overwritten = at(overwritten, i);
-  }
-  return round;
-}
-
-// ------------------------------------------------------------------------------------- contributions that count in no round
-
-Status write_row(Database& database, const DroppedRecord& dropped) {
-  const ContributionFacts& facts = dropped.facts;
-  auto statement = database.prepare(
-      "INSERT OR IGNORE INTO dropped(run, lineage, island, fragment, round, fate, part, from_sequence, to_sequence, tokens, overwritten, "
-      "held_from) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)");
-  statement.bind(dropped.run.text).bind(dropped.lineage).bind(dropped.island.text).bind(std::uint64_t{facts.fragment});
-  statement.bind(dropped.round.value).bind(std::string(to_string(dropped.fate))).bind(std::uint64_t{facts.data.part});
-  statement.bind(facts.data.from).bind(facts.data.to).bind(facts.tokens).bind(facts.overwritten).bind(facts.data.held_from);
-  return statement.run();
-}
-
-Result<DroppedRecord> read_dropped(const Statement& row) {
-  DroppedRecord dropped;
-  dropped.run = RunId(row.text(0));
-  dropped.lineage = static_cast<std::uint32_t>(row.number(1));
-  dropped.island = IslandId(row.text(2));
-  dropped.facts.fragment = static_cast<std::uint32_t>(row.number(3));
-  dropped.round = Round(row.number(4));
-  ATOLL_ASSIGN(dropped.fate, fate_from_string(row.text(5)));
-  dropped.facts.data = DataRange{static_cast<std::uint32_t>(row.number(6)), row.number(7), row.number(8), row.number(11)};
-  dropped.facts.tokens = row.number(9);
-  dropped.facts.overwritten = row.number(10);
-  return dropped;
-}
-
-// ------------------------------------------------------------------------------------------------------- parts of the data
-
-Status write_row(Database& database, const PartRecord& part) {
-  return database.prepare("INSERT OR REPLACE INTO parts(run, part, position, sequences, owner) VALUES(?,?,?,?,?)")
-      .bind(part.run.text)
-      .bind(part.part)
-      .bind(part.position)
-      .bind(part.sequences)
-      .bind(part.owner.text)
-      .run();
-}
-
-Result<PartRecord> read_part(const Statement& row) {
-  PartRecord part;
-  part.run = RunId(row.text(0));
-  part.part = static_cast<std::uint32_t>(row.number(1));
-  part.position = row.number(2);
-  part.sequences = row.number(3);
-  part.owner = IslandId(row.text(4));
-  return part;
-}
-
 Status write_row(Database& database, const StretchRecord& stretch) {
-  json classes = json::array();
-  for (const DataClass& each : stretch.classes) {
-    classes.push_back({each.number, each.next});
-  }
   ATOLL_TRY(database.prepare("DELETE FROM stretches WHERE run=? AND part=? AND from_sequence>?")
                 .bind(stretch.run.text)
                 .bind(stretch.part)
                 .bind(stretch.from)
                 .run());
-  return database.prepare("INSERT OR REPLACE INTO stretches(run, part, from_sequence, classes) VALUES(?,?,?,?)")
-      .bind(stretch.run.text)
-      .bind(stretch.part)
-      .bind(stretch.from)
-      .bind(classes.dump())
-      .run();
+  return replace(database, stretch);
 }
 
-Result<StretchRecord> read_stretch(const Statement& row) {
-  StretchRecord stretch;
-  stretch.run = RunId(row.text(0));
-  stretch.part = static_cast<std::uint32_t>(row.number(1));
-  stretch.from = row.number(2);
-  const json classes = json::parse(row.text(3), nullptr, false);
-  const auto pair = [](const json& each) {
-    return each.is_array() && each.size() == 2 && each[0].is_number_unsigned() && each[1].is_number_unsigned();
-  };
-  if (!classes.is_array() || !std::ranges::all_of(classes, pair)) {
-    return Error{Code::corrupt, "the classes of a part of the data are no list of pairs"};
-  }
-  for (const json& each : classes) {
-    stretch.classes.push_back(DataClass{each[0].get<std::uint32_t>(), each[1].get<std::uint64_t>()});
-  }
-  return stretch;
+Status write_row(Database& database, const MetricRecord& metric) {
+  // A second record of the same round fills in what the first had not measured.
+  return insert(database, metric, "INSERT INTO",
+                " ON CONFLICT(run, round, island) DO UPDATE SET time_ms=excluded.time_ms, step=max(step, excluded.step), "
+                "training_loss=coalesce(excluded.training_loss, training_loss), outer_loss=coalesce(excluded.outer_loss, outer_loss), "
+                "local_loss=coalesce(excluded.local_loss, local_loss), norm=coalesce(excluded.norm, norm), "
+                "wait_seconds=coalesce(excluded.wait_seconds, wait_seconds), tokens=max(tokens, excluded.tokens), "
+                "bytes_sent=max(bytes_sent, excluded.bytes_sent), bytes_received=max(bytes_received, excluded.bytes_received)");
 }
-
-// ------------------------------------------------------------------------------------------- events, metrics and reports
 
 Status write_row(Database& database, const EventRecord& event) {
   json fields = json::object();
@@ -535,92 +602,16 @@ Status write_row(Database& database, const EventRecord& event) {
       .run();
 }
 
-Status write_row(Database& database, const MetricRecord& metric) {
-  // A second record of the same round fills in what the first had not measured.
-  return database
-      .prepare(
-          "INSERT INTO metrics(run, island, round, time_ms, step, training_loss, outer_loss, local_loss, norm, "
-          "wait_seconds, tokens, bytes_sent, bytes_received) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) "
-          "ON CONFLICT(run, round, island) DO UPDATE SET time_ms=excluded.time_ms, step=max(step, excluded.step), "
-          "training_loss=coalesce(excluded.training_loss, training_loss), outer_loss=coalesce(excluded.outer_loss, outer_loss), "
-          "local_loss=coalesce(excluded.local_loss, local_loss), norm=coalesce(excluded.norm, norm), "
-          "wait_seconds=coalesce(excluded.wait_seconds, wait_seconds), tokens=max(tokens, excluded.tokens), "
-          "bytes_sent=max(bytes_sent, excluded.bytes_sent), bytes_received=max(bytes_received, excluded.bytes_received)")
-      .bind(metric.run.text)
-      .bind(metric.island.text)
-      .bind(metric.round.value)
-      .bind(unix_ms(metric.time))
-      .bind(metric.step.value)
-      .bind(metric.facts.training_loss)
-      .bind(metric.outer_loss)
-      .bind(metric.local_loss)
-      .bind(metric.facts.norm)
-      .bind(metric.wait_seconds)
-      .bind(metric.facts.tokens)
-      .bind(metric.bytes_sent)
-      .bind(metric.bytes_received)
-      .run();
-}
-
-Status write_row(Database& database, const IslandId& island, const IslandReport& report, const Counters& carried) {
-  json metrics = json::array();
-  for (const OwnMetric& metric : report.metrics) {
-    metrics.push_back(json::array({metric.name, std::isfinite(metric.value) ? json(metric.value) : json()}));
+Status write_row(Database& database, const RemovedRecord& removed) {
+  if (removed.lifted) {
+    return database.prepare("DELETE FROM removed WHERE run=?").bind(removed.run.text).run();
   }
-  return database
-      .prepare(
-          "INSERT OR REPLACE INTO reports(run, island, state, reason, step, tokens, tokens_per_second, compute_seconds, wait_seconds, "
-          "training_loss, bytes_sent, bytes_received, agent_memory_bytes, trainer_memory_bytes, carried_tokens, carried_compute_seconds, "
-          "carried_wait_seconds, carried_bytes_sent, carried_bytes_received, parameters, metrics) "
-          "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
-      .bind(report.run.text)
-      .bind(island.text)
-      .bind(report.state)
-      .bind(report.reason)
-      .bind(report.step.value)
-      .bind(report.tokens)
-      .bind(report.tokens_per_second)
-      .bind(report.compute_seconds)
-      .bind(report.wait_seconds)
-      .bind(report.training_loss)
-      .bind(report.bytes_sent)
-      .bind(report.bytes_received)
-      .bind(report.agent_memory_bytes)
-      .bind(report.trainer_memory_bytes)
-      .bind(carried.tokens)
-      .bind(carried.compute_seconds)
-      .bind(carried.wait_seconds)
-      .bind(carried.bytes_sent)
-      .bind(carried.bytes_received)
-      .bind(report.parameters)
-      .bind(dump(metrics))
-      .run();
-}
-
-std::pair<IslandId, IslandReport> read_report(const Statement& row) {
-  IslandReport report;
-  report.run = RunId(row.text(0));
-  report.state = row.text(2);
-  report.reason = row.text(3);
-  report.step = Step(row.number(4));
-  report.tokens = row.number(5);
-  report.tokens_per_second = row.real(6);
-  report.compute_seconds = row.real(7);
-  report.wait_seconds = row.real(8);
-  report.training_loss = row.real(9);
-  report.bytes_sent = row.number(10);
-  report.bytes_received = row.number(11);
-  report.agent_memory_bytes = row.number(12);
-  report.trainer_memory_bytes = row.number(13);
-  report.parameters = row.number(19);
-  for (const json& metric : json::parse(row.text(20), nullptr, false)) {
-    if (metric.is_array() && metric.size() == 2 && metric[0].is_string()) {
-      report.metrics.push_back({metric[0].get<std::string>(), metric[1].is_number() ? metric[1].get<double>() : std::nan("")});
+  for (const Table& table : ledger_tables()) {
+    if (table.columns.find("run TEXT NOT NULL, ") != std::string_view::npos && table.name != kTable<RemovedRecord>) {
+      ATOLL_TRY(database.prepare("DELETE FROM " + std::string(table.name) + " WHERE run=?").bind(removed.run.text).run());
     }
   }
-  return {IslandId(row.text(1)), std::move(report)};
+  return replace(database, removed);
 }
-
-Counters read_carried(const Statement& row) { return {row.number(14), row.real(15), row.real(16), row.number(17), row.number(18)}; }
 
 }  // namespace atl::coordinator

@@ -59,27 +59,16 @@ Result<OlderRounds> older_rounds(Database& database, const RunId& run, std::uint
     }
     older.kept.insert(Round(newer.number(0)));
   }
-  auto kept = database.prepare("SELECT " + std::string(kRoundColumns) + these + "round<=?3 AND " + stays);
+  auto kept = database.prepare("SELECT " + columns_of<RoundRecord>() + these + "round<=?3 AND " + stays);
   kept.bind(run.text).bind(lineage).bind(last.value).bind(checkpoints_from);
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, kept.row());
-    if (!there) {
-      break;
-    }
-    ATOLL_ASSIGN(RoundRecord round, read_round(kept));
+  ATOLL_ASSIGN(older.kept_rows, read_rows<RoundRecord>(std::move(kept)));
+  for (const RoundRecord& round : older.kept_rows) {
     older.kept.insert(round.round);
-    older.kept_rows.push_back(std::move(round));
   }
-  auto gone = database.prepare("SELECT " + std::string(kRoundColumns) + these + "round<=?3 AND NOT " + stays + " ORDER BY round");
+  auto gone = database.prepare("SELECT " + columns_of<RoundRecord>() + these + "round<=?3 AND NOT " + stays + " ORDER BY round");
   gone.bind(run.text).bind(lineage).bind(last.value).bind(checkpoints_from);
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, gone.row());
-    if (!there) {
-      return older;
-    }
-    ATOLL_ASSIGN(RoundRecord round, read_round(gone));
-    older.gone.push_back(std::move(round));
-  }
+  ATOLL_ASSIGN(older.gone, read_rows<RoundRecord>(std::move(gone)));
+  return older;
 }
 
 Status write_counted(Database& database, const CountedRounds& counted) {
@@ -150,17 +139,9 @@ Result<std::vector<std::uint32_t>> lineages_of(Database& database, const RunId& 
 }
 
 Result<std::vector<DroppedRecord>> read_all_dropped(Database& database, const RunId& run, std::uint32_t lineage) {
-  auto rows = database.prepare("SELECT " + std::string(kDroppedColumns) + " FROM dropped WHERE run=? AND lineage=? AND round>0");
+  auto rows = database.prepare(select<DroppedRecord>("WHERE run=? AND lineage=? AND round>0"));
   rows.bind(run.text).bind(lineage);
-  std::vector<DroppedRecord> all;
-  for (;;) {
-    ATOLL_ASSIGN(const bool there, rows.row());
-    if (!there) {
-      return all;
-    }
-    ATOLL_ASSIGN(DroppedRecord dropped, read_dropped(rows));
-    all.push_back(std::move(dropped));
-  }
+  return read_rows<DroppedRecord>(std::move(rows));
 }
 
 // Whether a round that stays a row, or one that is still to come, needs to know why these sequences were refused.

@@ -104,7 +104,7 @@ void check_trainer(const RunSpec& spec, Problems& problems) {
 }
 
 void check_diffusion(const RunSpec& spec, Problems& problems) {
-  const DiffusionSpec& diffusion = spec.diffusion;
+  const DiffusionSettings& diffusion = spec.diffusion;
   if (!of_experts(spec)) {
     return;
   }

@@ -111,7 +111,8 @@ class Chaos {
       }
     }
   }
-  // All events from the beginning on: those of old rounds go from the ledger (coordinator/ledger/thinning), so they are collected meanwhile.
+  // All events from the beginning on: those of old rounds go from the ledger (coordinator/ledger/thinning), so they are collected
+  // meanwhile.
   const Tape& tape() {
     tape_.merge(tape_of(cluster_, run_));
     return tape_;

@@ -8,10 +8,26 @@
 // Threads: plain values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 namespace atl {
+
+// A stretch of a part of a run's data: what an island trained on between two publishes is one. In each part sequences are numbered from 0
+// in the order in which they are trained on, over all epochs (agent/trainer/data/data_order.hpp), so that (part, number) names a sample.
+struct DataRange {
+  std::uint32_t part = 0;
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;  // the first one that is not in it
+  std::uint64_t held_from =
+      0;  // those before it are behind no contribution: refused before, or overwritten; not beyond `from`: all are held
+  // A contribution holds those from here on.
+  [[nodiscard]] std::uint64_t held() const { return std::min(std::max(from, held_from), to); }
+  [[nodiscard]] std::uint64_t sequences_held() const { return to - held(); }
+  [[nodiscard]] std::uint64_t sequences() const { return to > from ? to - from : 0; }
+  friend bool operator==(const DataRange&, const DataRange&) = default;
+};
 
 struct DataClass {
   std::uint32_t number = 0;

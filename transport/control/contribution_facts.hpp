@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/base/data_range.hpp"
+#include "transport/base/data_share.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/not_measured.hpp"
 

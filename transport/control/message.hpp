@@ -15,7 +15,6 @@
 
 #include "transport/base/availability.hpp"
 #include "transport/base/bytes.hpp"
-#include "transport/base/data_range.hpp"
 #include "transport/base/data_share.hpp"
 #include "transport/base/fate.hpp"
 #include "transport/base/generation.hpp"
