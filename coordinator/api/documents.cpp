@@ -505,6 +505,19 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
 
 // ---------------------------------------------------------------------------------------------------------------- islands
 
+std::string Requests::reach(const IslandId& island, const std::string& seen_host, const Relays& relays) const {
+  const ReachView view = core_.reach(island);
+  json document = {{"schema", 1},
+                   {"seen_host", text_or_null(seen_host)},
+                   {"addresses", addresses_in(view.bulk_address)},
+                   {"dialled_at", view.dialled},
+                   {"relays", json::array()}};
+  for (const RelayOffer& relay : relays.relays) {
+    document["relays"].push_back({{"name", relay.name}, {"address", relay.address}, {"pass", relay.pass}, {"carries", relay.carries}});
+  }
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 Result<json> Requests::islands(TimePoint now) {
   const std::vector<IslandView> views = core_.islands(now);
   std::map<IslandId, const IslandView*> by_id;

@@ -139,6 +139,12 @@ struct IslandView {
   std::uint64_t link_memory_bytes = 0;       // its owner's budget for pieces on their way; 0: not known
 };
 
+// Where an island says that it is reached, and at which of that others dial it now.
+struct ReachView {
+  std::string bulk_address;
+  std::vector<std::string> dialled;
+};
+
 // What a run would begin with if it were submitted now.
 struct StartCandidateView {
   IslandId island;

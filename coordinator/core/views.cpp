@@ -138,6 +138,18 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   return causes;
 }
 
+ReachView Core::reach(const IslandId& island) const {
+  const Island* found = state_->islands.find(island);
+  ReachView view{found == nullptr ? "" : found->record.bulk_address, {}};
+  for (const auto& [other, value] : state_->islands.all()) {
+    const std::optional<Way> way = value.greeted ? state_->data_paths.paths().way(other, island) : std::nullopt;
+    if (way && way->is_direct() && !way->address.empty()) {
+      view.dialled.push_back(way->address);
+    }
+  }
+  return view;
+}
+
 std::vector<IslandView> Core::islands(TimePoint now) const {
   std::vector<IslandView> views;
   for (const auto& [id, island] : state_->islands.all()) {
