@@ -243,18 +243,18 @@ TEST_CASE(
   };
   const auto behind_router = [](const std::string& name, const std::string& seen) {
     return "tcp://192.168.1.10:4401 is an address of " + name + "'s own network: let its router pass port 4401 of " + seen +
-           ", which the coordinator sees, to it, and start its agent with --advertise tcp://" + seen + ":4401";
+           ", which the coordinator sees, on to it (at another port there: start its agent with --advertise " + seen + ":PORT)";
   };
-  const std::string own_machine =
-      "a says that it is reached at tcp://127.0.0.1:4401, which only its own machine can: start its agent with ";
+  const std::string own_machine = "a says that it is reached at tcp://127.0.0.1:4401, which only its own machine can: start its agent with";
   CHECK(islands("tcp://192.168.1.10:4401", "203.0.113.7", "tcp://192.168.1.10:4401", "198.51.100.9") ==
         behind_router("a", "203.0.113.7") + ", or " + behind_router("b", "198.51.100.9"));
   CHECK(islands("tcp://192.168.1.10:4401", "192.168.1.10", "tcp://192.168.1.11:4401", "192.168.1.11") ==
         "open tcp://192.168.1.10:4401 of a for b, or open tcp://192.168.1.11:4401 of b for a");
   CHECK(islands("tcp://127.0.0.1:4401", "127.0.0.1", "tcp://[2001:db8::2]:4402", "2001:db8::2") ==
-        own_machine + "--advertise and the address at which b can dial it, or open tcp://[2001:db8::2]:4402 of b for a");
+        own_machine + " --advertise and the address at which b can dial it, or open tcp://[2001:db8::2]:4402 of b for a");
   CHECK(islands("tcp://127.0.0.1:4401", "203.0.113.7", "tcp://b.example.org:4402", "198.51.100.9") ==
-        own_machine + "--advertise tcp://203.0.113.7:4401, or open tcp://b.example.org:4402 of b for a");
+        own_machine +
+            "out that --bind or --advertise, for the coordinator sees it at 203.0.113.7, or open tcp://b.example.org:4402 of b for a");
 }
 
 TEST_CASE("neighbours: a run that cannot begin because its two islands cannot reach each other is interrupted, and starts when they can") {
