@@ -14,6 +14,7 @@
 #include "cli/settings/state_directory.hpp"
 #include "cli/views/parts/document.hpp"
 #include "cli/views/parts/printable.hpp"
+#include "cli/views/relayed_view.hpp"
 #include "transport/web/tls.hpp"
 #include "transport/zmq/control_client.hpp"
 
@@ -192,6 +193,9 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
                (relay == "punched" ? "through punched holes"
                 : relay == "proxy" ? "through a proxy"
                                    : "over " + printable(relay, 80));
+  }
+  for (std::string& line : indirect_lines(islands)) {
+    findings.push_back({"paths", Health::good, std::move(line)});
   }
   if (passing > 0 && !broken) {
     findings.push_back({"paths", Health::good,

@@ -93,6 +93,7 @@ struct IndirectView {
   std::string name_of_b;
   Way way;
   double bytes_per_second = 0;  // as last measured, of the slower direction; 0: not measured
+  std::string why = {};         // no better way is taken
 };
 
 // A run is its record, with what is of this moment. Its reason is never empty while the run waits for anything.
@@ -119,7 +120,8 @@ struct PathView {
   bool passes = false;
   std::string why;  // not
   std::optional<MeasuredPath> measured;
-  std::optional<Way> way = {};  // nothing: not known
+  std::optional<Way> way = {};    // nothing: not known
+  std::string why_indirect = {};  // no better way is taken; empty: it is direct
 };
 
 struct IslandView {

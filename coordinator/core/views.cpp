@@ -168,7 +168,7 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     for (const auto& [from, why] : state_->data_paths.paths().into(id, now)) {
       const MeasuredPath* measured = state_->data_paths.paths().measurement(id, from);
       view.paths.push_back({state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured),
-                            state_->data_paths.paths().way(id, from)});
+                            state_->data_paths.paths().way(id, from), state_->data_paths.why_indirect(id, from)});
     }
     if (value.boot != 0) {
       view.last_seen = island.heard;

@@ -115,6 +115,10 @@ class Pair(Relays):
         run = self.submit("hidden")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("reef and shoal exchange over relay frankfurt", self.command(f"status {run}"))
+        reason = "neither can dial the other, and both routers give each connection another port (symmetric NATs)"
+        self.wait_for("both say what their routers do", lambda: self.status(run)["run"]["relayed"][0]["why_indirect"] == reason, 30)
+        for line in (f"status {run}", "islands", "doctor"):
+            self.assertIn(reason, " ".join(self.coordinator.run("atoll " + line).stdout.split()))
         islands = json.loads(self.command("islands --json"))["islands"]
         self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"relay frankfurt"})
         self.assertIn("relay frankfurt", self.command("islands"))
@@ -175,6 +179,7 @@ class Holes(Relays):
         run = self.submit("holes")
         self.wait_for("rounds through the hole", lambda: self.round(run) >= 3)
         self.assertIn("reef and shoal exchange through punched holes", self.command(f"status {run}"))
+        self.assertIn(": neither can dial the other", self.command("islands").splitlines()[-1])
         self.assertIn("data between islands reef and shoal go through a hole that both punched", self.command(f"events {run}"))
         islands = json.loads(self.command("islands --json"))["islands"]
         self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"punched"})
@@ -212,6 +217,8 @@ class Holes(Relays):
         run = self.submit("symmetric")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.wait_for("status says why", lambda: [row["why_indirect"] for row in self.status(run)["run"]["relayed"]]
+                      == ["neither can dial the other, and the router of island shoal gives each connection another port (a symmetric NAT)"], 30)
         self.assertIn("no hole is punched: the router of island shoal gives each connection another port", self.command(f"events {run}"))
         self.assertIn("its router gives each connection another port", (self.islands["reef"].home / "started-0").read_text())
 
@@ -222,6 +229,8 @@ class Holes(Relays):
         run = self.submit("off")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.wait_for("status says why", lambda: [row["why_indirect"] for row in self.status(run)["run"]["relayed"]]
+                      == ["neither can dial the other, and island shoal was started with --no-hole-punching"], 30)
         self.command(f"cancel {run}")
 
 

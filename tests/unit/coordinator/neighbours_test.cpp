@@ -224,6 +224,32 @@ TEST_CASE("neighbours: a punched hole is an event, told once of the two, and a r
   CHECK(says("b", "a", {"frankfurt", false, NotPunched::switched_off}) == over + "island b was started with --no-hole-punching\n");
 }
 
+TEST_CASE("neighbours: why two take no better way is told of what both of their routers do") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto why = [&](const Way& of_a, const Way& of_b) {
+    bench.say("a", Ways{{{IslandId("b"), of_a}}});
+    bench.say("b", Ways{{{IslandId("a"), of_b}}});
+    bench.say("a", PathReport{IslandId("b"), true, ""});
+    return bench.paths_to("a").at(0).why_indirect;
+  };
+  const auto relay = [](NotPunched not_punched) { return Way{"frankfurt", false, not_punched}; };
+  const std::string neither = "neither can dial the other";
+  CHECK(why({}, {}).empty());
+  CHECK(why({"", true}, {"", true}) == neither);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::not_tried)) == neither);
+  CHECK(why(relay(NotPunched::own_router), relay(NotPunched::own_router)) ==
+        neither + ", and both routers give each connection another port (symmetric NATs)");
+  const std::string of_b = neither + ", and the router of island b gives each connection another port (a symmetric NAT)";
+  CHECK(why(relay(NotPunched::peers_router), relay(NotPunched::own_router)) == of_b);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::own_router)) == of_b);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::switched_off)) ==
+        neither + ", and island b was started with --no-hole-punching");
+  CHECK(why(relay(NotPunched::nothing_came), relay(NotPunched::nothing_came)) ==
+        neither + ", and both dialled at the same moment, and the router of one of them let nothing in");
+}
+
 TEST_CASE(
     "neighbours: who says a private address is told the public one that the coordinator sees, and who says its own machine's is told so") {
   Bench bench;
