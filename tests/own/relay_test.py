@@ -138,9 +138,23 @@ class Pair(Relays):
         self.assertIn("exchange over relay frankfurt", self.command(f"status {run}"))
         self.command(f"cancel {run}")
 
+        # What the next run would go over and cost, while none has the islands.
+        (self.coordinator.home / "run.toml").write_text(RUN.format(name="next", steps=100, width=32))
+        rehearsed = self.wait_for("a plan", lambda: (told := json.loads(self.coordinator.run("atoll submit run.toml --dry-run --json").stdout)) and told["plan"] and told, 30)
+        self.assertEqual([(pair["islands"], pair["way"]) for pair in rehearsed["pairs"]], [(["reef", "shoal"], "relay frankfurt")])
+        load, = rehearsed["plan"]["relays"]
+        self.assertEqual((load["relay"], load["pairs"], load["bytes_per_round"]), ("frankfurt", 1, 2 * rehearsed["plan"]["bytes_per_round"]))
+        shown = self.command("submit run.toml --dry-run") + self.command("plan run.toml")
+        self.assertEqual(shown.count("relay frankfurt carries"), 2)
+        carried = lambda: int(re.search(r'atoll_relay_bytes_total\{relay="frankfurt"\} (\d+)', self.relay.do(figures))[1])
+        time.sleep(2)  # figures are not older than a second
+        before = carried()
+
         # A run that ends: both islands have the same bytes.
         short = self.submit("short", steps=100)
         self.assertIn("completed with 2 of 2 islands", self.command(f"wait {short} --timeout 100s") + self.command(f"status {short}"))
+        time.sleep(2)
+        self.assertGreaterEqual(carried() - before, self.status(short)["run"]["bytes_sent"])  # all that the two send
         files = [sorted(island.home.glob(f".local/state/atoll/runs/{short}/checkpoints/*/outer.safetensors"), key=lambda file: int(file.parent.name))[-1]
                  for island in self.islands.values()]
         self.assertEqual(files[0].parent.name, files[1].parent.name)
