@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "agent/service/own_port.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/link/coordinator_client.hpp"
@@ -283,8 +284,9 @@ void look_as_island(const fs::path& state, const std::string& config, const agen
   if (std::optional<Finding> port = look_at_own_port(listens)) {
     findings.push_back(*std::move(port));
   }
-  if (known && listens && listens->port != 0) {
-    std::ranges::move(look_at_reach(state, place, *keys, listens->port), std::back_inserter(findings));
+  if (known) {
+    const std::uint16_t port = listens && listens->port != 0 ? listens->port : agent::kAgentPort;
+    std::ranges::move(look_at_reach(state, place, *keys, port), std::back_inserter(findings));
   }
 }
 

@@ -182,7 +182,7 @@ std::vector<Finding> look_at_reach(const fs::path& state, const agent::Coordinat
     const std::string text = one.is_string() ? one.get<std::string>() : "";
     facts.mapped = !text.empty() && text == mapped ? text : facts.mapped;
     const Result<Address> address = parse_address(text);
-    if (address && is_one_of(facts.own, address->host) && !std::exchange(found, true)) {
+    if (address && !address->is_loopback() && is_one_of(facts.own, address->host) && !std::exchange(found, true)) {
       facts.listens = *address;  // the first: this machine's towards the coordinator
     }
   }

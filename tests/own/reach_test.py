@@ -87,6 +87,9 @@ class Reach(port_mapping_test.Homes):
         home.router.do(f"nft add rule ip nat out oifname eth0 ip daddr {RELAY} {relay_test.SYMMETRIC}")
         self.assertRegex(self.told(home)[0], r"another port for each connection \((\d+) for relay coordinator, \1 for its second port, (?!\1 )\d+ for relay frankfurt, \d+ for its second port; a symmetric NAT\)")
 
+        plain = self.at_home("shoal", relay_test.HOME, "9.77.0.12")  # asks both relays from one port
+        self.assertIn("the same port towards each of 4 places: holes can be punched through it", self.told(plain)[0])
+
     def test_a_machine_in_no_ones_network_and_one_in_the_coordinators(self):
         self.start_coordinator(" --relay 4402")
         open_to_all = self.network.machine("reef", "10.77.0.11", {})
