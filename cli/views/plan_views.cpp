@@ -167,9 +167,10 @@ std::string render_plan(const json& document, const Terminal& terminal) {
     text += note.is_string() ? "note: " + printable(note.get<std::string>(), 500) + "\n" : "";
   }
   for (const json& relay : list_at(document, "relays")) {
+    const auto pairs = number_at(relay, "pairs");
     text += "relay " + printable(text_at(relay, "relay"), 60) + " carries " + bytes_text(number_at(relay, "bytes_per_round")) +
-            " a round, " + bytes_text(number_at(relay, "bytes")) +
-            " in the run, of pairs that meet there: " + whole(number_at(relay, "pairs")) + "\n";
+            " a round and " + bytes_text(number_at(relay, "bytes")) + " in the run, for " + whole(pairs) +
+            (pairs == 1 ? " pair" : " pairs") + " of islands\n";
   }
   text = wrapped(text, 2, terminal) + pairs_text(document, terminal);
   text += heading("islands", terminal) + given_table(document, terminal);

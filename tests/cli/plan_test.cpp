@@ -106,7 +106,7 @@ TEST_CASE("a plan counts what relays carry, and says over what each two islands 
   two["pairs"] = pairs;
   const std::string shown = render_plan(two, Terminal{80, false});
   INFO(shown);
-  CHECK(shown.find("relay frankfurt carries ") != std::string::npos);
+  CHECK(shown.find("relay frankfurt carries 7.0 MB a round and 466.1 MB in the run, for 1 pair of") != std::string::npos);
   CHECK(std::regex_search(shown, std::regex("reef +shoal +relay frankfurt +40.0 Mbit/s")));
   CHECK(shown.find("reef and shoal: neither can dial the other") != std::string::npos);
   CHECK(relay_loads(json::array(), two).empty());
