@@ -223,6 +223,9 @@ class Driver {
       mapping_->look_again();
     }
     const bool other_mapping = mapping_ && mapping_->changed();
+    if (other_mapping) {
+      remember_mapping(options_.state, mapping_->address());
+    }
     if ((other_networks || other_mapping) && linked_) {
       say_addresses();
     }
@@ -628,7 +631,10 @@ Status run_agent(const AgentOptions& given) {
   Driver driver(options, bound, control_settings.address, std::move(session),
                 Core(std::move(identity), core_settings, std::move(stored), now()), std::move(control), std::move(engine), std::move(asked),
                 std::move(mapping), signals, lock);
-  return driver.run();
+  remember_mapping(options.state, "");
+  const auto ended = driver.run();
+  remember_mapping(options.state, "");
+  return ended;
 }
 
 }  // namespace atl::agent

@@ -56,4 +56,19 @@ Result<std::unique_ptr<ZmqBulkLink>> open_bulk_link(ZmqBulkSettings settings, co
   return link;
 }
 
+void remember_mapping(const std::filesystem::path& state, const std::string& address) {
+  if (!address.empty()) {
+    (void)replace_file(on_this_machine(state / "mapped"), as_bytes(address + "\n"));  // doctor alone reads it
+  } else {
+    std::error_code none;
+    std::filesystem::remove(state / "mapped", none);
+  }
+}
+
+std::string remembered_mapping(const std::filesystem::path& state) {
+  std::string address;
+  std::getline(std::ifstream(state / "mapped"), address);
+  return address;
+}
+
 }  // namespace atl::agent

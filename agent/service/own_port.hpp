@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "transport/base/result.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
@@ -18,5 +19,9 @@ inline constexpr std::uint16_t kAgentPort = 4401;
 // ZmqBulkLink::open.
 Result<std::unique_ptr<ZmqBulkLink>> open_bulk_link(ZmqBulkSettings settings, const std::filesystem::path& state,
                                                     std::shared_ptr<BlobStore> blobs);
+
+// At which address a router passes others on to that port, "" for none: kept for `doctor` (STATE/mapped) while an agent runs.
+void remember_mapping(const std::filesystem::path& state, const std::string& address);
+std::string remembered_mapping(const std::filesystem::path& state);
 
 }  // namespace atl::agent

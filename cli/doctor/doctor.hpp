@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "agent/host/trainer_facts.hpp"
+#include "agent/storage/membership_file.hpp"
 #include "cli/line/command.hpp"
 #include "cli/planning/measured_paths.hpp"
 #include "strategies/specification/run_spec.hpp"
+#include "transport/base/address.hpp"
 
 namespace atl {
 
@@ -69,6 +71,30 @@ struct IslandPaths {
 // joined nor is an operator of.
 std::vector<Finding> look_at_network(const Invocation& invocation, const std::filesystem::path& state, const DoctorFiles& files,
                                      const std::optional<Duration>& probe, IslandPaths& between);
+
+// One place that saw a connection of this machine, and at which address it did.
+struct Sighting {
+  std::string place;  // "relay frankfurt", "its second port"
+  Address at;
+};
+
+// How others reach this machine's island, as far as that was found out.
+struct ReachFacts {
+  std::string seen_host;             // where the coordinator sees it; empty: not known
+  std::vector<Sighting> sightings;   // all of one port of this machine's
+  std::string why_no_more;           // sightings: what has to be done so that there are two
+  std::vector<std::string> own;      // the hosts of this machine's interfaces
+  Address listens;                   // the island, at this machine's address towards the coordinator
+  std::string mapped;                // where the router passes others on, by port mapping; empty: it does not
+  std::vector<std::string> dialled;  // where other islands dial it now
+  bool relay = false;                // there is one that carries data
+};
+// What others see of this machine, what its router does with ports, IPv6; and a line for whoever runs the router or the firewall, where
+// something has to be opened.
+std::vector<Finding> judge_reach(const ReachFacts& facts);
+// Asks the coordinator and its relays, with the island's key.
+std::vector<Finding> look_at_reach(const std::filesystem::path& state, const agent::CoordinatorPlace& place, const KeyPair& keys,
+                                   std::uint16_t port);
 
 // What an agent's settings file says, as far as doctor needs it: `config`, or agent.toml in the state directory.
 struct AgentSettings {

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "agent/service/own_port.hpp"
 #include "agent/storage/membership_file.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/link/coordinator_client.hpp"
@@ -14,6 +15,7 @@
 #include "cli/settings/state_directory.hpp"
 #include "cli/views/parts/document.hpp"
 #include "cli/views/parts/printable.hpp"
+#include "cli/views/relayed_view.hpp"
 #include "transport/web/tls.hpp"
 #include "transport/zmq/control_client.hpp"
 
@@ -193,6 +195,9 @@ void look_at_paths(const json& islands, std::vector<Finding>& findings) {
                 : relay == "proxy" ? "through a proxy"
                                    : "over " + printable(relay, 80));
   }
+  for (std::string& line : indirect_lines(islands)) {
+    findings.push_back({"paths", Health::good, std::move(line)});
+  }
   if (passing > 0 && !broken) {
     findings.push_back({"paths", Health::good,
                         "data pass between the islands, as they have tried themselves (" + std::to_string(passing) +
@@ -237,12 +242,16 @@ std::optional<Finding> look_at_certificate(const fs::path& state, const std::str
                             : Finding{"certificate", Health::good, which + " is good for " + std::to_string(days) + " days"};
 }
 
-// The port at which other islands reach the agent of this state directory.
-std::optional<Finding> look_at_own_port(const fs::path& state, const std::string& config) {
+// Where the agent of this state directory listens. Errors: it has no port yet.
+Result<Address> own_address(const fs::path& state, const std::string& config) {
   const Result<AgentSettings> settings = read_agent_settings(state, config);
   std::string port;
   std::getline(std::ifstream(state / "port") >> std::ws, port);
-  const Result<Address> bind = parse_address(settings && !settings->bind.empty() ? settings->bind : "127.0.0.1:" + port);
+  return parse_address(settings && !settings->bind.empty() ? settings->bind : "127.0.0.1:" + port);
+}
+
+// The port at which other islands reach it.
+std::optional<Finding> look_at_own_port(const Result<Address>& bind) {
   if (!bind || bind->port == 0) {
     return std::nullopt;
   }
@@ -266,9 +275,19 @@ void look_at_proxy(const std::string& coordinator, std::vector<Finding>& finding
   }
 }
 
-Finding look_as_island(const fs::path& state, const agent::CoordinatorPlace& place) {
+void look_as_island(const fs::path& state, const std::string& config, const agent::CoordinatorPlace& place,
+                    std::vector<Finding>& findings) {
   const Result<KeyPair> keys = read_key_file(state / "keys" / "island");
-  return look_at_way(place.address, place.key, keys ? std::optional(*keys) : std::nullopt);
+  findings.push_back(look_at_way(place.address, place.key, keys ? std::optional(*keys) : std::nullopt));
+  const bool known = findings.back().health != Health::bad && keys;
+  const Result<Address> listens = own_address(state, config);
+  if (std::optional<Finding> port = look_at_own_port(listens)) {
+    findings.push_back(*std::move(port));
+  }
+  if (known) {
+    const std::uint16_t port = listens && listens->port != 0 ? listens->port : agent::kAgentPort;
+    std::ranges::move(look_at_reach(state, place, *keys, port), std::back_inserter(findings));
+  }
 }
 
 }  // namespace
@@ -287,10 +306,7 @@ std::vector<Finding> look_at_network(const Invocation& invocation, const fs::pat
   }
   if (const Result<agent::CoordinatorPlace> place = agent::read_coordinator(state)) {
     look_at_proxy(place->address, findings);
-    findings.push_back(look_as_island(state, *place));
-    if (std::optional<Finding> port = look_at_own_port(state, files.config)) {
-      findings.push_back(*std::move(port));
-    }
+    look_as_island(state, files.config, *place, findings);
   }
   const Result<CoordinatorAccess> access = find_coordinator(invocation.coordinator, invocation.environment);
   if (!access) {

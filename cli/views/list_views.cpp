@@ -6,6 +6,7 @@
 #include "cli/views/parts/printable.hpp"
 #include "cli/views/parts/run_state.hpp"
 #include "cli/views/parts/table.hpp"
+#include "cli/views/relayed_view.hpp"
 #include "cli/views/views.hpp"
 
 namespace atl {
@@ -90,8 +91,14 @@ std::string render_islands(const json& document, const Terminal& terminal) {
                {bits_text(number_at(island, "uplink_bits_per_second"))},
                {bits_text(number_at(island, "downlink_bits_per_second"))}});
   }
-  return table.empty() ? "no islands yet; make a token with: atoll token create, and on the island: atoll agent --join TOKEN\n"
-                       : table.text(terminal);
+  if (table.empty()) {
+    return "no islands yet; make a token with: atoll token create, and on the island: atoll agent --join TOKEN\n";
+  }
+  std::string text = table.text(terminal);
+  for (const std::string& line : indirect_lines(document)) {
+    text += wrapped(line, 2, terminal) + "\n";
+  }
+  return text;
 }
 
 std::string render_tokens(const json& document, const Terminal& terminal) {

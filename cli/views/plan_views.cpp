@@ -1,4 +1,5 @@
 // Views of the planner's documents (cli/planning/planner.hpp).
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -124,6 +125,26 @@ std::string heading(const std::string& text, const Terminal& terminal) { return 
 
 }  // namespace
 
+std::string pairs_text(const json& document, const Terminal& terminal) {
+  constexpr std::size_t kMostPairs = 12;
+  const json& pairs = list_at(document, "pairs");
+  Table table({{"BETWEEN", false, true}, {"AND", false, true}, {"WAY", false, true}, {"MEASURED", true}});
+  std::string reasons;
+  for (std::size_t i = 0; i < std::min(pairs.size(), kMostPairs); ++i) {
+    const json& ends = list_at(pairs[i], "islands");
+    const std::string a = ends.empty() || !ends.front().is_string() ? "" : ends.front().get<std::string>();
+    const std::string b = ends.empty() || !ends.back().is_string() ? "" : ends.back().get<std::string>();
+    const std::string way = text_at(pairs[i], "way");
+    table.add({{a}, {b}, {way.empty() ? "not known yet" : way}, {bits_text(number_at(pairs[i], "bits_per_second"))}});
+    if (const std::string why = text_at(pairs[i], "why_indirect"); !why.empty()) {
+      reasons += wrapped(printable(a, 60) + " and " + printable(b, 60) + ": " + printable(why, 300), 2, terminal) + "\n";
+    }
+  }
+  return table.empty() ? ""
+                       : "\n" + table.text(terminal) + reasons +
+                             (pairs.size() > kMostPairs ? "and " + std::to_string(pairs.size() - kMostPairs) + " more pairs\n" : "");
+}
+
 std::string render_plan(const json& document, const Terminal& terminal) {
   const json& strategy = object_at(document, "strategy");
   std::string text = printable(text_at(document, "run")) + ": " + printable(text_at(strategy, "name")) + ", " +
@@ -136,15 +157,22 @@ std::string render_plan(const json& document, const Terminal& terminal) {
           " of the islands' time; a round sends at most " + bytes_text(number_at(document, "bytes_per_round")) + "; an agent needs " +
           bytes_text(number_at(document, "agent_memory_bytes")) + " besides its trainer\n";
   if (const auto price = number_at(document, "price")) {
-    text += "what the islands send costs " + fixed(*price < 1 ? "%.2g" : "%.2f", *price) + ", at " +
-            fixed("%.4g", number_at(document, "price_per_gigabyte").value_or(0)) + " a GB\n";
+    text += std::string(list_at(document, "relays").empty() ? "what the islands send costs " : "what islands and relays send costs ") +
+            fixed(*price < 1 ? "%.2g" : "%.2f", *price) + ", at " + fixed("%.4g", number_at(document, "price_per_gigabyte").value_or(0)) +
+            " a GB\n";
   }
   const json& costs = object_at(document, "agent_costs");
   text += "reckoned with " + costs_text(costs) + " (" + printable(text_at(costs, "source"), 60) + ")\n";
   for (const json& note : list_at(document, "notes")) {
     text += note.is_string() ? "note: " + printable(note.get<std::string>(), 500) + "\n" : "";
   }
-  text = wrapped(text, 2, terminal);
+  for (const json& relay : list_at(document, "relays")) {
+    const auto pairs = number_at(relay, "pairs");
+    text += "relay " + printable(text_at(relay, "relay"), 60) + " carries " + bytes_text(number_at(relay, "bytes_per_round")) +
+            " a round and " + bytes_text(number_at(relay, "bytes")) + " in the run, for " + whole(pairs) +
+            (pairs == 1 ? " pair" : " pairs") + " of islands\n";
+  }
+  text = wrapped(text, 2, terminal) + pairs_text(document, terminal);
   text += heading("islands", terminal) + given_table(document, terminal);
   text += heading("expected", terminal) + expected_table(document, terminal);
   text += wrapped(

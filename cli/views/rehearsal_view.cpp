@@ -35,7 +35,8 @@ std::string render_rehearsal(const json& document, const Terminal& terminal) {
   for (const json& two : list_at(document, "apart")) {
     apart += wrapped("warning: " + (two.is_string() ? printable(two.get<std::string>(), 1000) : "") + "\n", 2, terminal);
   }
-  std::string all = wrapped(text, 2, terminal) + apart + (table.empty() ? "" : "\n" + table.text(terminal));
+  std::string all =
+      wrapped(text, 2, terminal) + apart + (table.empty() ? "" : "\n" + table.text(terminal)) + pairs_text(document, terminal);
   if (const json& plan = object_at(document, "plan"); !plan.empty()) {
     all += "\n" + render_plan(plan, terminal);
   } else if (const std::string why = printable(text_at(document, "no_plan"), 500); !why.empty()) {

@@ -41,6 +41,8 @@ std::string render_progress(const nlohmann::json& document, const Terminal& term
 
 // The planner's documents (cli/planning/planner.hpp).
 std::string render_plan(const nlohmann::json& document, const Terminal& terminal);
+// Of a document with `pairs` (cli/planning/pair_ways.hpp): over what islands exchange, the slowest first, and why not directly.
+std::string pairs_text(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_sweep(const nlohmann::json& document, const Terminal& terminal);
 std::string render_plan_table_4(const nlohmann::json& document, const Terminal& terminal);
 std::string render_gossip_timing(const nlohmann::json& document, const Terminal& terminal);

@@ -195,6 +195,7 @@ json paths_document(const std::vector<PathView>& paths) {
                 {"why", path.why},
                 {"way", way_text(path.way)},
                 {"address", path.way ? text_or_null(path.way->address) : json()},
+                {"why_indirect", text_or_null(path.why_indirect)},
                 {"measured", nullptr}};
     if (path.measured) {
       row["measured"] = {
@@ -221,7 +222,9 @@ json indirect_document(const std::vector<IndirectView>& pairs, bool punched, std
     if (const auto one = rates.find(pair.a); rate == 0 && islands == 2 && one != rates.end()) {
       rate = std::min(one->second.up_bits_per_second, one->second.down_bits_per_second);
     }
-    json row = {{"islands", {pair.name_of_a, pair.name_of_b}}, {"bits_per_second", rate > 0 ? number(rate) : json()}};
+    json row = {{"islands", {pair.name_of_a, pair.name_of_b}},
+                {"bits_per_second", rate > 0 ? number(rate) : json()},
+                {"why_indirect", text_or_null(pair.why)}};
     if (!punched) {
       row["relay"] = pair.way.relay;
     }
@@ -504,6 +507,19 @@ Result<json> Requests::status(TimePoint now, const Arguments& arguments) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------- islands
+
+std::string Requests::reach(const IslandId& island, const std::string& seen_host, const Relays& relays) const {
+  const ReachView view = core_.reach(island);
+  json document = {{"schema", 1},
+                   {"seen_host", text_or_null(seen_host)},
+                   {"addresses", addresses_in(view.bulk_address)},
+                   {"dialled_at", view.dialled},
+                   {"relays", json::array()}};
+  for (const RelayOffer& relay : relays.relays) {
+    document["relays"].push_back({{"name", relay.name}, {"address", relay.address}, {"pass", relay.pass}, {"carries", relay.carries}});
+  }
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 Result<json> Requests::islands(TimePoint now) {
   const std::vector<IslandView> views = core_.islands(now);

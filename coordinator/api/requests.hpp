@@ -49,6 +49,8 @@ class Requests {
 
   // The document, or why there is none.
   Result<std::string> answer(TimePoint now, const Request& request);
+  // What an island may ask of itself: where its connection comes from, at which of its addresses others dial it, and its relays.
+  [[nodiscard]] std::string reach(const IslandId& island, const std::string& seen_host, const Relays& relays) const;
   // True for a verb whose answer rests on something that must be durable first.
   static bool changes(std::string_view verb);
 

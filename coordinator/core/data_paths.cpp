@@ -175,6 +175,23 @@ void DataPaths::note_address(const IslandId& island, const IslandId& peer, const
         "island " + islands_.name_of(island) + " reaches island " + islands_.name_of(peer) + " at " + address + ", no longer at " + before);
 }
 
+// Of what both say: each knows of its own router, and whether its owner lets it punch.
+std::string DataPaths::why_indirect(const IslandId& a, const IslandId& b) const {
+  const Way there = paths_.way(a, b).value_or(Way());
+  const Way back = paths_.way(b, a).value_or(there);
+  if (there.is_direct() && back.is_direct()) {
+    return "";
+  }
+  std::string hole;
+  if (!there.punched && !back.punched) {
+    const bool both = there.not_punched == NotPunched::own_router && back.not_punched == NotPunched::own_router;
+    hole = both ? "both routers give each connection another port (symmetric NATs)"
+                : text_of(there.not_punched, islands_.name_of(a), islands_.name_of(b));
+    hole = hole.empty() ? text_of(back.not_punched, islands_.name_of(b), islands_.name_of(a)) : hole;
+  }
+  return "neither can dial the other" + (hole.empty() ? "" : ", and " + hole);
+}
+
 std::vector<IndirectView> DataPaths::indirect_views(const Run& run) const {
   std::map<std::pair<IslandId, IslandId>, Way> indirect;
   for (const IslandId& island : run.members) {
@@ -193,7 +210,7 @@ std::vector<IndirectView> DataPaths::indirect_views(const Run& run) const {
     const bool in_order = islands_.name_of(a) < islands_.name_of(b);
     const IslandId& first = in_order ? a : b;
     const IslandId& second = in_order ? b : a;
-    views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), way, rate});
+    views.push_back({first, second, islands_.name_of(first), islands_.name_of(second), way, rate, why_indirect(first, second)});
   }
   return views;
 }

@@ -37,6 +37,8 @@ class DataPaths : protected Services {
   [[nodiscard]] std::vector<UnsteadyView> unsteady_views(const Run& run) const;
   // The pairs of a run's islands whose data do not go directly.
   [[nodiscard]] std::vector<IndirectView> indirect_views(const Run& run) const;
+  // Why data between the two take no better way; empty: they go directly.
+  [[nodiscard]] std::string why_indirect(const IslandId& a, const IslandId& b) const;
   // How a round goes around the paths that do not pass, and who has to be left out.
   [[nodiscard]] DetourDecision detour_among(const Run& run, const std::vector<IslandId>& participants) const;
   // The couples of these whose pairs are better drawn otherwise, at most kMaxPlaceCouples. An island whose own link comes and goes is no

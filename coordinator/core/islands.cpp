@@ -477,8 +477,10 @@ std::string Islands::opening_for(const IslandId& id, const IslandId& other) cons
   const Address seen{island->seen_host, address->port};
   const bool elsewhere = !seen.host.empty() && seen.host != address->host && !seen.is_loopback();
   if (address->is_loopback() && elsewhere) {
-    return name_of(id) + " says that it is reached at " + said + ", which only its own machine can: start its agent with --advertise " +
-           to_string(seen);
+    return name_of(id) + " says that it is reached at " + said +
+           ", which only its own machine can: start its agent without that --bind or "
+           "--advertise, for the coordinator sees it at " +
+           seen.host;
   }
   if (address->is_loopback()) {
     return name_of(id) + " says that it is reached at " + said +
@@ -488,7 +490,7 @@ std::string Islands::opening_for(const IslandId& id, const IslandId& other) cons
   }
   if (address->is_private() && elsewhere && !seen.is_private()) {
     return said + " is an address of " + name_of(id) + "'s own network: let its router pass port " + port + " of " + seen.host +
-           ", which the coordinator sees, to it, and start its agent with --advertise " + to_string(seen);
+           ", which the coordinator sees, on to it (at another port there: start its agent with --advertise " + seen.host + ":PORT)";
   }
   return open;
 }

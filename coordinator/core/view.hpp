@@ -93,6 +93,7 @@ struct IndirectView {
   std::string name_of_b;
   Way way;
   double bytes_per_second = 0;  // as last measured, of the slower direction; 0: not measured
+  std::string why = {};         // no better way is taken
 };
 
 // A run is its record, with what is of this moment. Its reason is never empty while the run waits for anything.
@@ -119,7 +120,8 @@ struct PathView {
   bool passes = false;
   std::string why;  // not
   std::optional<MeasuredPath> measured;
-  std::optional<Way> way = {};  // nothing: not known
+  std::optional<Way> way = {};    // nothing: not known
+  std::string why_indirect = {};  // no better way is taken; empty: it is direct
 };
 
 struct IslandView {
@@ -137,6 +139,12 @@ struct IslandView {
   double uplink_budget_bits_per_second = 0;  // its owner's; 0: none, or not heard of since the coordinator's restart
   std::vector<PathView> paths;               // from other islands, as far as that is known
   std::uint64_t link_memory_bytes = 0;       // its owner's budget for pieces on their way; 0: not known
+};
+
+// Where an island says that it is reached, and at which of that others dial it now.
+struct ReachView {
+  std::string bulk_address;
+  std::vector<std::string> dialled;
 };
 
 // What a run would begin with if it were submitted now.

@@ -138,6 +138,18 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   return causes;
 }
 
+ReachView Core::reach(const IslandId& island) const {
+  const Island* found = state_->islands.find(island);
+  ReachView view{found == nullptr ? "" : found->record.bulk_address, {}};
+  for (const auto& [other, value] : state_->islands.all()) {
+    const std::optional<Way> way = value.greeted ? state_->data_paths.paths().way(other, island) : std::nullopt;
+    if (way && way->is_direct() && !way->address.empty()) {
+      view.dialled.push_back(way->address);
+    }
+  }
+  return view;
+}
+
 std::vector<IslandView> Core::islands(TimePoint now) const {
   std::vector<IslandView> views;
   for (const auto& [id, island] : state_->islands.all()) {
@@ -156,7 +168,7 @@ std::vector<IslandView> Core::islands(TimePoint now) const {
     for (const auto& [from, why] : state_->data_paths.paths().into(id, now)) {
       const MeasuredPath* measured = state_->data_paths.paths().measurement(id, from);
       view.paths.push_back({state_->islands.name_of(from), why.empty(), why, measured == nullptr ? std::nullopt : std::optional(*measured),
-                            state_->data_paths.paths().way(id, from)});
+                            state_->data_paths.paths().way(id, from), state_->data_paths.why_indirect(id, from)});
     }
     if (value.boot != 0) {
       view.last_seen = island.heard;

@@ -203,6 +203,10 @@ void Driver::take(TimePoint now, const Received& received) {
   }
   if (request != nullptr && key->role == Role::operator_) {
     take_request(now, received, *request);
+  } else if (request != nullptr && request->verb == "reach" && key->role == Role::island) {
+    // Its doctor asks, on a connection of its own.
+    const Relays relays = passes_.made_for(key->island, now);
+    (void)server_->send(received.connection, Reply{request->id, std::nullopt, requests_->reach(key->island, received.host, relays)});
   } else if (request != nullptr) {
     const Error error{Code::unauthorized,
                       "the key of island '" + key->name + "' may not command; commands need an operator's key (--key FILE)"};

@@ -14,6 +14,10 @@ std::optional<Relays> RelayPasses::welcome(const IslandId& island, TimePoint now
     return std::nullopt;
   }
   made_[island] = now;
+  return made_for(island, now);
+}
+
+Relays RelayPasses::made_for(const IslandId& island, TimePoint now) const {
   Relays relays;
   for (const RelayTicket& ticket : tickets_) {
     relays.relays.push_back({ticket.name, ticket.address, make_pass(ticket.secret, island, now), ticket.carries});

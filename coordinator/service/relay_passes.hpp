@@ -22,6 +22,8 @@ class RelayPasses {
   std::optional<Relays> welcome(const IslandId& island, TimePoint now);
   // What to say to an island that is heard; nothing: its passes are good for long, or it is not welcome.
   std::optional<Relays> renewed(const IslandId& island, TimePoint now);
+  // Passes for one that asks with the island's key beside the island itself, which gets its own all the same.
+  [[nodiscard]] Relays made_for(const IslandId& island, TimePoint now) const;
   [[nodiscard]] bool any() const { return !tickets_.empty(); }
 
  private:

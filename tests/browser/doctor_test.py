@@ -62,6 +62,7 @@ class Doctor(live_run.LiveRun):
         exit, findings, _ = self.examine("reef")
         self.assertEqual(exit, 1)
         self.assertIn("proves its key", findings["coordinator"]["text"])
+        self.assertIn("the coordinator is on this machine", findings["reach"]["text"])
         self.assertEqual(findings["data"]["health"], "bad")  # the last one
         self.assertIn("data set images: ", findings["data"]["text"])
         pathlib.Path(self.folder, "reef", "agent.toml").write_text(f'data = ["corpus={self.folder}/text.txt"]\n')

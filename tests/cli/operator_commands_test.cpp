@@ -190,7 +190,35 @@ TEST_CASE("submit --dry-run shows who would take part, what is missing and the p
   const Called waits = coordinator.call({"submit", file, "-n"});
   CHECK(waits.exit == 8);
   CHECK(waits.out.find("would not begin: there is 1 island (min 1, max 2); it waits for 1 more island\n") != std::string::npos);
-  CHECK(json::parse(coordinator.call({"submit", file, "-n", "--json"}).out)["islands"] == rehearsal["islands"]);
+  const json told = json::parse(coordinator.call({"submit", file, "-n", "--json"}).out);
+  CHECK(told["islands"] == rehearsal["islands"]);
+  CHECK(told["pairs"].empty());
+}
+
+TEST_CASE("submit --dry-run says over what each two of the islands that take part exchange") {
+  json rehearsal = documented("submit");
+  rehearsal.update({{"run", nullptr}, {"created", false}, {"dry_run", true}, {"enough", true}, {"reason", ""}, {"min", 2}, {"max", 2}});
+  rehearsal["islands"] = {{{"id", "i-1"}, {"name", "reef"}, {"takes_part", true}, {"obstacle", ""}},
+                          {{"id", "i-2"}, {"name", "shoal"}, {"takes_part", true}, {"obstacle", ""}},
+                          {{"id", "i-3"}, {"name", "lagoon"}, {"takes_part", false}, {"obstacle", ""}}};
+  const auto island = [](const char* id, const char* name, const char* from) {
+    return json{{"id", id},
+                {"name", name},
+                {"connected", true},
+                {"paths", {{{"from", from}, {"passes", true}, {"way", "punched"}, {"why_indirect", "neither can dial the other"}}}}};
+  };
+  ScriptedCoordinator coordinator([&](const std::string& verb, const json&) {
+    json islands = {{"schema", 1},
+                    {"islands", {island("i-1", "reef", "shoal"), island("i-2", "shoal", "reef"), island("i-3", "lagoon", "reef")}}};
+    return verb == "submit" ? document_reply(rehearsal) : verb == "islands" ? document_reply(islands) : document_reply(documented(verb));
+  });
+  const std::string file = atl_test::source_folder() + "/examples/diloco-text.toml";
+  const Called shown = coordinator.call({"submit", file, "--dry-run"});
+  INFO(shown.out << shown.err);
+  CHECK(shown.out.find("reef     shoal  punched         -\nreef and shoal: neither can dial the other\n") != std::string::npos);
+  const json pairs = json::parse(coordinator.call({"submit", file, "-n", "--json"}).out)["pairs"];
+  REQUIRE(pairs.size() == 1);
+  CHECK(pairs[0]["islands"] == json{"reef", "shoal"});
 }
 
 TEST_CASE("submit refuses a bad run file before it asks anybody") {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "agent/engine/built_in_model.hpp"
+#include "cli/planning/pair_ways.hpp"
 #include "cli/planning/planner.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/views.hpp"
@@ -70,6 +71,45 @@ TEST_CASE("a plan of DiLoCo on two islands is arithmetic") {
   CHECK(island["sustained_bound_bits_per_second"].get<double>() == Approx(67 * 3'478'016 * 8.0 * 0.95 / 200.0));
   CHECK(document["schedule"] == json::parse(R"([{"round": 1, "fragment": 0, "start": 30, "apply": 30, "last": false},
                                                 {"round": 67, "fragment": 0, "start": 2000, "apply": 2000, "last": true}])"));
+}
+
+TEST_CASE("a plan counts what relays carry, and says over what each two islands exchange, the slowest first") {
+  const auto path = [](const char* from, const char* way, double rate, const char* why = "") {
+    return json{{"from", from}, {"passes", true}, {"way", way}, {"why_indirect", why}, {"measured", {{"bits_per_second", rate}}}};
+  };
+  const std::string why = "neither can dial the other, and both routers give each connection another port (symmetric NATs)";
+  const json islands = {
+      {"islands",
+       {{{"name", "reef"}, {"paths", {path("shoal", "relay frankfurt", 45e6, why.c_str()), path("atoll", "direct", 90e6)}}},
+        {{"name", "shoal"}, {"paths", {path("reef", "relay frankfurt", 40e6), path("atoll", "punched", 80e6)}}},
+        {{"name", "atoll"}, {"paths", {path("reef", "direct", 95e6)}}}}}};
+  const json pairs = pair_ways(islands, {"shoal", "reef", "atoll"});
+  REQUIRE(pairs.size() == 3);
+  CHECK(pairs[0] == json{{"islands", {"reef", "shoal"}}, {"way", "relay frankfurt"}, {"bits_per_second", 40e6}, {"why_indirect", why}});
+  CHECK(pairs[1]["islands"] == json{"atoll", "reef"});
+  CHECK(pairs[1]["bits_per_second"] == 90e6);
+  CHECK(pairs[2]["way"] == "punched");
+  CHECK(pairs[2]["bits_per_second"].is_null());  // one direction alone was measured
+  // Of three islands each sends either of the others half; of two alone 2·N·b pass through the relay.
+  const json plan_of_three = {
+      {"bytes_per_round", 600},
+      {"islands",
+       {{{"name", "reef"}, {"bytes_sent", 6000}}, {{"name", "shoal"}, {"bytes_sent", 4000}}, {{"name", "atoll"}, {"bytes_sent", 6000}}}}};
+  CHECK(relay_loads(pairs, plan_of_three) ==
+        json::array({{{"relay", "frankfurt"}, {"pairs", 1}, {"bytes_per_round", 600.0}, {"bytes", 5000.0}}}));
+  json two = planned({kDiLoCo});
+  const json meet = {{{"islands", {"a", "b"}}, {"way", "relay frankfurt"}}};
+  const json loads = relay_loads(meet, two);
+  CHECK(loads[0]["bytes_per_round"] == 2 * two["bytes_per_round"].get<double>());
+  CHECK(loads[0]["bytes"] == two["islands"][0]["bytes_sent"].get<double>() + two["islands"][1]["bytes_sent"].get<double>());
+  two["relays"] = loads;
+  two["pairs"] = pairs;
+  const std::string shown = render_plan(two, Terminal{80, false});
+  INFO(shown);
+  CHECK(shown.find("relay frankfurt carries 7.0 MB a round and 466.1 MB in the run, for 1 pair of") != std::string::npos);
+  CHECK(std::regex_search(shown, std::regex("reef +shoal +relay frankfurt +40.0 Mbit/s")));
+  CHECK(shown.find("reef and shoal: neither can dial the other") != std::string::npos);
+  CHECK(relay_loads(json::array(), two).empty());
 }
 
 TEST_CASE("a run that ends by its tokens is planned until then") {

@@ -40,7 +40,9 @@ TEST_CASE("runs") {
 TEST_CASE("islands") {
   CHECK(render_islands(documented("islands"), {120, false}) ==
         "NAME     ID       STATE     RUN         ADDRESS              LINK    SEEN       BUDGET           UP         DOWN\n"
-        "cloud-a  i-5c1d…  training  r-7f3a9c12  tcp://10.0.0.5:7701  up    600 ms  50.0 Mbit/s  48.0 Mbit/s  51.0 Mbit/s\n");
+        "cloud-a  i-5c1d…  training  r-7f3a9c12  tcp://10.0.0.5:7701  up    600 ms  50.0 Mbit/s  48.0 Mbit/s  51.0 Mbit/s\n"
+        "cloud-a and reef exchange over relay frankfurt: neither can dial the other, and the router of island reef gives each\n"
+        "  connection another port (a symmetric NAT)\n");
 }
 
 TEST_CASE("tokens") {

@@ -15,6 +15,7 @@
 #include "transport/base/log.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/join_token.hpp"
+#include "transport/relay/relay_pass.hpp"
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
 
@@ -233,6 +234,47 @@ TEST_CASE("a token enrols one island, roles are kept apart, revocation ends acce
   CHECK(list["islands"][0]["link"] == "revoked");
   CHECK(again.request("token_revoke", {{"id", "operator"}}).error().code == Code::conflict);  // the last one
   CHECK(again.request("token_revoke", {{"id", "t-ffffffffff"}}).error().code == Code::not_found);
+}
+
+TEST_CASE("an island's key asks how it is reached itself, and nothing else, and an operator's does not ask that") {
+  Coordinator coordinator;
+  const Bytes secret(32, std::byte{7});
+  coordinator.driver->offer_relays({{"frankfurt", "tcp://relay.example.org:4402", secret, true}});
+  Peer commander = operator_of(coordinator);
+  Peer reef(coordinator);
+  Peer shoal(coordinator);
+  join(reef, commander, "reef");
+  join(shoal, commander, "shoal");
+  const auto reach = [&] { return reef.request("reach").value(); };
+  CHECK(reach()["seen_host"] == "127.0.0.1");
+  CHECK(reach()["addresses"] == json{"tcp://127.0.0.1:1"});
+  CHECK(reach()["dialled_at"] == json::array());
+  const json relay = reach()["relays"].at(0);
+  CHECK(relay["name"] == "frankfurt");
+  CHECK(relay["carries"] == true);
+  const auto request = read_request(secret, request_with(relay["pass"].get<std::string>(), IslandId("doctor")), now());
+  REQUIRE(request.has_value());
+  const auto id = request->island;
+  shoal.tell(Ways{{{id, Way{"", false, NotPunched::not_tried, "tcp://127.0.0.1:1"}}}});
+  CHECK(commander.request("islands")->at("islands").at(1)["paths"].size() <= 1);  // what shoal said was taken
+  CHECK(reach()["dialled_at"] == json{"tcp://127.0.0.1:1"});
+  shoal.tell(Ways{{{id, Way{"frankfurt"}}}});
+  CHECK(commander.request("ping").has_value());
+  CHECK(reach()["dialled_at"] == json::array());
+  CHECK(reef.request("islands").error().code == Code::unauthorized);
+  CHECK_FALSE(commander.request("reach").has_value());
+}
+
+TEST_CASE("an island gets its next pass when that is due, whoever has asked for one with its key meanwhile") {
+  RelayPasses passes({{"frankfurt", "tcp://relay.example.org:4402", Bytes(32, std::byte{7}), true}});
+  const IslandId reef("i-1");
+  const TimePoint start = from_unix_ms(1'767'225'600'000);
+  REQUIRE(passes.welcome(reef, start));
+  for (Duration later{}; later < kPassLifetime / 3; later += 1min) {
+    CHECK(passes.made_for(reef, start + later).relays.size() == 1);
+    CHECK_FALSE(passes.renewed(reef, start + later));
+  }
+  CHECK(passes.renewed(reef, start + kPassLifetime / 3));
 }
 
 TEST_CASE("a name is that of the island that has access now, and what is ambiguous is refused") {

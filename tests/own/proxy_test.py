@@ -38,6 +38,18 @@ shutdown_lifetime 0 seconds
 """
 
 
+RECORDER = """import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        print(self.command, self.path, flush=True)
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    do_GET = do_PUT = do_POST = do_HEAD = do_CONNECT = answer
+http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
 @unittest.skipIf(WHY_NOT, WHY_NOT)
 class Company(relay_test.Relays):
     def setUp(self):
@@ -172,6 +184,37 @@ class Company(relay_test.Relays):
         self.start_microsocks()
         self.wait_for("rounds go on", lambda: self.round(run) > before + 3, 60)
         self.assertNotIn("sesame", re.sub(r"(?m)^--- proxy.*", "", self.logs()))
+
+    def test_restore_coordinator_and_up_take_a_proxy_by_their_option_and_not_by_the_variable_beside_it(self):
+        (self.proxy.home / "records.py").write_text(RECORDER)
+        recorder = self.proxy.start("python3 records.py 3128")
+        self.listens(3128)
+        asked = pathlib.Path(recorder.log)
+        url, elsewhere = f"http://{PROXY}:3128", "env ALL_PROXY=http://10.77.0.9:1 HTTPS_PROXY=http://10.77.0.9:1 "
+        store = "AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b AWS_ENDPOINT_URL=https://10.77.0.99:9000"
+        done = self.coordinator.run(f"{elsewhere} {store} timeout 20 atoll restore s3://reefs/copies -o model.safetensors --proxy {url}")
+        self.assertIn("CONNECT 10.77.0.99:9000", asked.read_text(), done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+        for line in (f"restore s3://reefs/copies -o model.safetensors --proxy https://{PROXY}:3128", f"coordinator --proxy https://{PROXY}:3128", f"up --proxy https://{PROXY}:3128"):
+            done = self.coordinator.run("atoll " + line)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn("--proxy", done.stderr)
+
+        self.command(f"coordinator init --bind 'tcp://*:4400' --advertise tcp://{COORDINATOR}:4400 --network local")
+        settings = self.coordinator.home / ".local/state/atoll/coordinator.toml"
+        settings.write_text(settings.read_text() + '\n[notify]\nurl = "https://10.77.0.99:8080/hook"\n')
+        running = self.coordinator.start(f"{elsewhere} atoll coordinator --proxy {url}")
+        self.wait_for("the coordinator is there", lambda: "listens on" in pathlib.Path(running.log).read_text())
+        run = self.submit("told")
+        self.command(f"cancel {run}")
+        self.wait_for("the hook is posted through the proxy", lambda: "CONNECT 10.77.0.99:8080" in asked.read_text(), 30)
+        self.coordinator.stop(running)
+        running.wait()
+
+        up = self.coordinator.start(f"atoll up --proxy {url}")
+        self.wait_for("both have the option", lambda: len(re.findall(rf"atoll (?:agent|coordinator) .*--proxy {url}", self.coordinator.run("ps -eww -o args=").stdout)) >= 2, 30)
+        self.coordinator.stop(up)
+        up.wait()
 
 
 if __name__ == "__main__":

@@ -115,6 +115,10 @@ class Pair(Relays):
         run = self.submit("hidden")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("reef and shoal exchange over relay frankfurt", self.command(f"status {run}"))
+        reason = "neither can dial the other, and both routers give each connection another port (symmetric NATs)"
+        self.wait_for("both say what their routers do", lambda: self.status(run)["run"]["relayed"][0]["why_indirect"] == reason, 30)
+        for line in (f"status {run}", "islands", "doctor"):
+            self.assertIn(reason, " ".join(self.coordinator.run("atoll " + line).stdout.split()))
         islands = json.loads(self.command("islands --json"))["islands"]
         self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"relay frankfurt"})
         self.assertIn("relay frankfurt", self.command("islands"))
@@ -134,9 +138,23 @@ class Pair(Relays):
         self.assertIn("exchange over relay frankfurt", self.command(f"status {run}"))
         self.command(f"cancel {run}")
 
+        # What the next run would go over and cost, while none has the islands.
+        (self.coordinator.home / "run.toml").write_text(RUN.format(name="next", steps=100, width=32))
+        rehearsed = self.wait_for("a plan", lambda: (told := json.loads(self.coordinator.run("atoll submit run.toml --dry-run --json").stdout)) and told["plan"] and told, 30)
+        self.assertEqual([(pair["islands"], pair["way"]) for pair in rehearsed["pairs"]], [(["reef", "shoal"], "relay frankfurt")])
+        load, = rehearsed["plan"]["relays"]
+        self.assertEqual((load["relay"], load["pairs"], load["bytes_per_round"]), ("frankfurt", 1, 2 * rehearsed["plan"]["bytes_per_round"]))
+        shown = self.command("submit run.toml --dry-run") + self.command("plan run.toml")
+        self.assertEqual(shown.count("relay frankfurt carries"), 2)
+        carried = lambda: int(re.search(r'atoll_relay_bytes_total\{relay="frankfurt"\} (\d+)', self.relay.do(figures))[1])
+        time.sleep(2)  # figures are not older than a second
+        before = carried()
+
         # A run that ends: both islands have the same bytes.
         short = self.submit("short", steps=100)
         self.assertIn("completed with 2 of 2 islands", self.command(f"wait {short} --timeout 100s") + self.command(f"status {short}"))
+        time.sleep(2)
+        self.assertGreaterEqual(carried() - before, self.status(short)["run"]["bytes_sent"])  # all that the two send
         files = [sorted(island.home.glob(f".local/state/atoll/runs/{short}/checkpoints/*/outer.safetensors"), key=lambda file: int(file.parent.name))[-1]
                  for island in self.islands.values()]
         self.assertEqual(files[0].parent.name, files[1].parent.name)
@@ -175,6 +193,7 @@ class Holes(Relays):
         run = self.submit("holes")
         self.wait_for("rounds through the hole", lambda: self.round(run) >= 3)
         self.assertIn("reef and shoal exchange through punched holes", self.command(f"status {run}"))
+        self.assertIn(": neither can dial the other", self.command("islands").splitlines()[-1])
         self.assertIn("data between islands reef and shoal go through a hole that both punched", self.command(f"events {run}"))
         islands = json.loads(self.command("islands --json"))["islands"]
         self.assertEqual({path["way"] for island in islands for path in island["paths"]}, {"punched"})
@@ -212,6 +231,8 @@ class Holes(Relays):
         run = self.submit("symmetric")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.wait_for("status says why", lambda: [row["why_indirect"] for row in self.status(run)["run"]["relayed"]]
+                      == ["neither can dial the other, and the router of island shoal gives each connection another port (a symmetric NAT)"], 30)
         self.assertIn("no hole is punched: the router of island shoal gives each connection another port", self.command(f"events {run}"))
         self.assertIn("its router gives each connection another port", (self.islands["reef"].home / "started-0").read_text())
 
@@ -222,6 +243,8 @@ class Holes(Relays):
         run = self.submit("off")
         self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
         self.assertIn("exchange over relay coordinator", self.command(f"status {run}"))
+        self.wait_for("status says why", lambda: [row["why_indirect"] for row in self.status(run)["run"]["relayed"]]
+                      == ["neither can dial the other, and island shoal was started with --no-hole-punching"], 30)
         self.command(f"cancel {run}")
 
 

@@ -89,7 +89,7 @@ Result<HolePunch> HolePunch::begin(const Whom& whom, int poll, std::uint64_t num
   punch.relay_address_ = bytes_of(found->ai_addr, found->ai_addrlen);
   sockaddr_storage any{};
   any.ss_family = static_cast<sa_family_t>(found->ai_family);
-  punch.own_port_ = bytes_of(&any, found->ai_addrlen);
+  punch.own_port_ = at_port(bytes_of(&any, found->ai_addrlen), whom.own_port);
   ATOLL_ASSIGN(punch.relay_, punch.socket_from_own_port());
   socklen_t length = length_of(punch.own_port_);
   if (::getsockname(punch.relay_.get(), reinterpret_cast<sockaddr*>(punch.own_port_.data()), &length) != 0 ||
@@ -112,6 +112,12 @@ Result<FileDescriptor> HolePunch::socket_from_own_port() {
     return Error{Code::unavailable, std::string("no socket to punch a hole with: ") + std::strerror(errno)};
   }
   return socket;
+}
+
+std::uint16_t HolePunch::own_port() const {
+  const auto* base = as_address(own_port_);
+  return ntohs(base->sa_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(base)->sin6_port
+                                           : reinterpret_cast<const sockaddr_in*>(base)->sin_port);
 }
 
 void HolePunch::watch(const FileDescriptor& socket) const {
@@ -213,6 +219,7 @@ bool HolePunch::ask(TimePoint now) {
     return fail(NotPunched::not_tried, seen.error().why);
   }
   seen_ = *seen;
+  sightings_ = {seen_.self};
   Result<FileDescriptor> second = socket_from_own_port();
   if (seen_.second_port == 0 || !second) {
     return say_ready(HoleReady::ready);
@@ -235,6 +242,7 @@ bool HolePunch::compare(TimePoint now) {
     return unknown && say_ready(HoleReady::ready);
   }
   const Result<SeenAddress> seen = read_seen_address(heard_);
+  sightings_.insert(sightings_.end(), seen ? 1 : 0, seen.value_or(SeenAddress()));
   return say_ready(seen && *seen == seen_.self ? HoleReady::ready : HoleReady::other_ports);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "transport/base/file_descriptor.hpp"
 #include "transport/base/ids.hpp"
@@ -29,6 +30,7 @@ class HolePunch {
     std::string request;  // relay_pass.hpp
     IslandId self;
     IslandId peer;
+    std::uint16_t own_port = 0;  // that it dials from; 0: any free one
   };
   static Result<HolePunch> begin(const Whom& whom, int poll, std::uint64_t number);
 
@@ -46,6 +48,10 @@ class HolePunch {
   // not_tried: the two did not meet at the relay, which says nothing of their routers.
   [[nodiscard]] NotPunched failure() const { return failure_; }
   [[nodiscard]] const std::string& why() const { return why_; }
+  // Where the relay saw this port of the machine: with its own port, then with its second one, where that could be dialled.
+  [[nodiscard]] const std::vector<SeenAddress>& sightings() const { return sightings_; }
+  [[nodiscard]] std::uint16_t second_port() const { return seen_.second_port; }
+  [[nodiscard]] std::uint16_t own_port() const;
 
  private:
   enum class Step { greets, asks, compares, waits, pauses, dials, proves, open, failed };
@@ -82,6 +88,7 @@ class HolePunch {
   bool said_ = false;
   Bytes heard_;
   HoleSeen seen_;
+  std::vector<SeenAddress> sightings_;
   HoleBegin begin_;
   TimePoint deadline_;
   TimePoint first_dial_;

@@ -1,5 +1,7 @@
 #include "transport/relay/hole_words.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "transport/identity/hmac.hpp"
@@ -41,6 +43,13 @@ bool SeenAddress::is_ipv4() const { return std::equal(kIpv4Mapped.begin(), kIpv4
 bool SeenAddress::is_loopback() const {
   const bool own = std::all_of(host.begin(), host.end() - 1, [](std::byte byte) { return byte == std::byte{0}; });
   return is_ipv4() ? host[12] == std::byte{127} : own && host[15] == std::byte{1};
+}
+
+Address to_address(const SeenAddress& seen) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const bool four = seen.is_ipv4();
+  (void)::inet_ntop(four ? AF_INET : AF_INET6, seen.host.data() + (four ? 12 : 0), text.data(), text.size());
+  return {text.data(), seen.port};
 }
 
 Bytes to_bytes(const SeenAddress& address) {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <string>
 
+#include "transport/base/address.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/ids.hpp"
 #include "transport/base/result.hpp"
@@ -40,6 +41,7 @@ struct SeenAddress {
   [[nodiscard]] bool is_loopback() const;
   friend bool operator==(const SeenAddress&, const SeenAddress&) = default;
 };
+Address to_address(const SeenAddress& seen);
 Bytes to_bytes(const SeenAddress& address);
 // Errors: corrupt.
 Result<SeenAddress> read_seen_address(ByteView bytes);

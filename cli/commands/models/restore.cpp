@@ -21,6 +21,7 @@ struct RestoreOptions {
   std::string address;
   std::string path;
   std::uint64_t round = 0;
+  std::string proxy;
 };
 
 Result<agent::CopiedCheckpoint> restore_model(const Invocation& invocation, const RestoreOptions& options) {
@@ -78,9 +79,13 @@ Command restore_command() {
       "newest";
   command.options = {{"ADDRESS", "s3://BUCKET/PREFIX or https://HOST/PATH, or one run's place below it", &options->address, true},
                      {"-o,--output", "the file to write", &options->path, true, {}, Completes::files},
-                     {"--round", "of this round (else the newest that was copied)", &options->round}};
+                     {"--round", "of this round (else the newest that was copied)", &options->round},
+                     {"--proxy", kProxyDoc, &options->proxy}};
   command.short_output = false;
-  command.run = [options](Invocation& invocation) { return run_restore(invocation, *options); };
+  command.run = [options](Invocation& invocation) {
+    const Status proxied = use_proxy(invocation, options->proxy);
+    return proxied ? run_restore(invocation, *options) : report(invocation, proxied.error());
+  };
   return command;
 }
 

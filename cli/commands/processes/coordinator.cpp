@@ -42,6 +42,7 @@ struct CoordinatorCommandOptions {
   std::uint64_t relay = 0;  // port of one in this process
   std::uint64_t hole_punching = 0;
   std::vector<std::string> relay_tickets;
+  std::string proxy;  // of web hooks
   bool insecure = false;
 };
 
@@ -270,6 +271,7 @@ Command coordinator_command() {
                              false,
                              {},
                              Completes::files});
+  command.options.push_back({"--proxy", std::string("of web hooks: ") + kProxyDoc, &options->proxy});
   command.options.push_back({"--insecure", "no encryption, and keys are believed; on loopback only", &options->insecure});
   command.options.push_back(
       {"--config",
@@ -284,8 +286,9 @@ Command coordinator_command() {
   command.run = [options, described = command.options](Invocation& invocation) {
     static constexpr std::array<std::string_view, 2> kNotInFile = {"config", "state"};
     static constexpr std::array<std::string_view, 1> kTables = {"notify"};
-    const Status configured =
+    Status configured =
         options->config.empty() ? Status() : take_settings(options->config, described, invocation.given, kNotInFile, kTables);
+    configured = configured ? use_proxy(invocation, options->proxy) : configured;
     const Status served = configured ? serve(invocation, *options) : configured;
     return served ? Exit::ok : report(invocation, served.error());
   };

@@ -51,6 +51,7 @@ struct UpOptions {
   std::vector<std::string> trainer_environment;
   std::vector<std::string> trainer_folders;
   std::string uplink;
+  std::string proxy;
 };
 
 // What the coordinator said of itself when it was ready.
@@ -144,6 +145,9 @@ class FirstMachine {
     if (!options_.bind.empty()) {
       add("--bind", options_.bind);
     }
+    if (!options_.proxy.empty()) {
+      add("--proxy", options_.proxy);
+    }
     if (!options_.advertise.empty()) {
       ATOLL_ASSIGN(const Address address, advertised(options_.advertise, bind_));
       add("--advertise", to_string(address));
@@ -201,6 +205,7 @@ class FirstMachine {
     };
     add("--name", options_.name);
     add("--uplink", options_.uplink);
+    add("--proxy", options_.proxy);
     add_all("--data", options_.data);
     add_all("--allow-data", options_.allow_data);
     add_all("--trainer", options_.trainers);
@@ -410,8 +415,12 @@ Command up_command() {
       {"--bind", "where the coordinator listens, tcp://HOST:PORT (else on every interface at port 4400)", &options->bind},
       {"--advertise", "HOST or HOST:PORT that others dial, behind a router or by name (else this machine's first address)",
        &options->advertise},
-      {"--web", "where the page is served, on this machine only (else 127.0.0.1:4480, or a free port)", &options->web}};
-  command.run = [options](Invocation& invocation) { return up(invocation, *options); };
+      {"--web", "where the page is served, on this machine only (else 127.0.0.1:4480, or a free port)", &options->web},
+      {"--proxy", kProxyDoc, &options->proxy}};
+  command.run = [options](Invocation& invocation) {
+    const Status proxied = use_proxy(invocation, options->proxy);
+    return proxied ? up(invocation, *options) : report(invocation, proxied.error());
+  };
   return command;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/link/coordinator_client.hpp"
 #include "cli/link/newest_statuses.hpp"
 #include "cli/planning/measured_paths.hpp"
+#include "cli/planning/pair_ways.hpp"
 #include "cli/planning/planner.hpp"
 #include "cli/planning/price.hpp"
 #include "cli/planning/trial_trainer.hpp"
@@ -39,17 +40,20 @@ struct PlanOptions {
   std::string paper;
 };
 
-Result<std::vector<PlanIsland>> ask_islands(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options) {
+// `document`: what the coordinator has of them.
+Result<std::vector<PlanIsland>> ask_islands(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options,
+                                            nlohmann::json& document) {
   ATOLL_ASSIGN(CoordinatorClient client, CoordinatorClient::open(invocation));
-  ATOLL_ASSIGN(const nlohmann::json islands, options.probe ? measure_paths(client, *options.probe, invocation.streams.err)
-                                                           : client.ask("islands", nlohmann::json::object()));
+  ATOLL_ASSIGN(document, options.probe ? measure_paths(client, *options.probe, invocation.streams.err)
+                                       : client.ask("islands", nlohmann::json::object()));
   ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
-  return measured_islands(islands, statuses, spec, {seconds(options.round_trip), seconds(options.step_time.value_or(Duration::zero()))});
+  return measured_islands(document, statuses, spec, {seconds(options.round_trip), seconds(options.step_time.value_or(Duration::zero()))});
 }
 
-Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options) {
+Result<std::vector<PlanIsland>> islands_of(const Invocation& invocation, const RunSpec& spec, const PlanOptions& options,
+                                           nlohmann::json& document) {
   if (options.islands.empty()) {
-    Result<std::vector<PlanIsland>> measured = ask_islands(invocation, spec, options);
+    Result<std::vector<PlanIsland>> measured = ask_islands(invocation, spec, options, document);
     return measured
                ? std::move(measured)
                : with_context(measured.error(), "the islands' figures (--island NAME=STEP_TIME,UPLINK gives them without a coordinator)");
@@ -102,14 +106,29 @@ Result<std::optional<TrialResult>> trial_of(const Invocation& invocation, RunFil
   return std::optional(std::move(tried));
 }
 
-// What the bytes cost that each island sends, and all of them.
+// Over what they exchange now, and what relays carry.
+Result<nlohmann::json> with_ways(Result<nlohmann::json> plan, const nlohmann::json& islands) {
+  if (plan && islands.is_object()) {
+    (*plan)["pairs"] = pair_ways(islands, island_names(*plan));
+    (*plan)["relays"] = relay_loads((*plan)["pairs"], *plan);
+  }
+  return plan;
+}
+
+// What the bytes cost that each island sends, what relays send, and all of them.
 Result<nlohmann::json> with_price(Result<nlohmann::json> document, const std::optional<double>& per_gigabyte) {
   if (document && per_gigabyte) {
     double all = 0;
-    for (nlohmann::json& island : (*document)["islands"]) {
-      const double price = number_at(island, "bytes_sent").value_or(0) / 1e9 * *per_gigabyte;
-      island["price"] = price;
-      all += price;
+    const auto add = [&](nlohmann::json& senders, const char* bytes) {
+      for (nlohmann::json& sender : senders) {
+        const double price = number_at(sender, bytes).value_or(0) / 1e9 * *per_gigabyte;
+        sender["price"] = price;
+        all += price;
+      }
+    };
+    add((*document)["islands"], "bytes_sent");
+    if (document->contains("relays")) {
+      add((*document)["relays"], "bytes");
     }
     (*document)["price_per_gigabyte"] = *per_gigabyte;
     (*document)["price"] = all;
@@ -174,7 +193,8 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
                                         file->spec.trainer.name +
                                         "='COMMAND' starts it once to ask, or say it in the run file: [trainer] parameters = \"1.3B\""});
   }
-  Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options);
+  nlohmann::json asked;
+  Result<std::vector<PlanIsland>> islands = islands_of(invocation, file->spec, options, asked);
   if (const Status filled = islands ? fill_in(*islands, *trial) : Status(); !filled) {
     return report(invocation, filled.error());
   }
@@ -193,9 +213,11 @@ Exit plan(const Invocation& invocation, const PlanOptions& options) {
   if (!costs) {
     return report(invocation, costs.error());
   }
-  return options.sweep ? show(invocation, sweep_document(file->spec, *islands, options.utilisation, *costs, declared), render_plan_sweep)
-                       : show(invocation, with_price(plan_document(file->spec, *islands, options.utilisation, *costs, declared), *price),
-                              render_plan);
+  return options.sweep
+             ? show(invocation, sweep_document(file->spec, *islands, options.utilisation, *costs, declared), render_plan_sweep)
+             : show(invocation,
+                    with_price(with_ways(plan_document(file->spec, *islands, options.utilisation, *costs, declared), asked), *price),
+                    render_plan);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cli/link/follow.hpp"
 #include "cli/link/newest_statuses.hpp"
 #include "cli/models/given_parameters.hpp"
+#include "cli/planning/pair_ways.hpp"
 #include "cli/planning/planner.hpp"
 #include "cli/run_file/run_file.hpp"
 #include "cli/views/parts/document.hpp"
@@ -78,11 +79,8 @@ Exit follow(const Invocation& invocation, CoordinatorClient& client, const std::
   return exit_for_state(*state);
 }
 
-// The plan on the islands that take part, as far as their figures are known; else why there is none.
-Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, const nlohmann::json& rehearsal) {
-  if (spec.strategy.group == Group::expert) {
-    return Error{Code::unavailable, "plan reckons with rounds, and a run of experts has none"};
-  }
+// The document of the islands that take part.
+Result<nlohmann::json> members_of(CoordinatorClient& client, const nlohmann::json& rehearsal) {
   ATOLL_ASSIGN(nlohmann::json islands, client.ask("islands", nlohmann::json::object()));
   nlohmann::json members = nlohmann::json::array();
   for (const nlohmann::json& candidate : list_at(rehearsal, "islands")) {
@@ -93,9 +91,19 @@ Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, c
     }
   }
   islands["islands"] = std::move(members);
+  return islands;
+}
+
+// The plan on them, as far as their figures are known; else why there is none.
+Result<nlohmann::json> plan_on(CoordinatorClient& client, const RunSpec& spec, const nlohmann::json& islands, const nlohmann::json& pairs) {
+  if (spec.strategy.group == Group::expert) {
+    return Error{Code::unavailable, "plan reckons with rounds, and a run of experts has none"};
+  }
   ATOLL_ASSIGN(const std::vector<nlohmann::json> statuses, newest_statuses(client));
   ATOLL_ASSIGN(const std::vector<PlanIsland> measured, measured_islands(islands, statuses, spec, {kAssumedRoundTrip, 0}));
-  return plan_document(spec, measured, kWantedUtilisation, measured_costs());
+  ATOLL_ASSIGN(nlohmann::json plan, plan_document(spec, measured, kWantedUtilisation, measured_costs()));
+  plan["relays"] = relay_loads(pairs, plan);
+  return plan;
 }
 
 // --restore: which checkpoint's copy the run is to go on from, as the request has it. `which`: "newest", or a run's id.
@@ -132,7 +140,12 @@ Exit rehearse(const Invocation& invocation, CoordinatorClient& client, const nlo
   if (!document) {
     return report(invocation, document.error());
   }
-  Result<nlohmann::json> plan = flag_at(*document, "enough") ? plan_on(client, spec, *document) : Result<nlohmann::json>(nlohmann::json());
+  const Result<nlohmann::json> islands = members_of(client, *document);
+  const nlohmann::json pairs = islands ? pair_ways(*islands, island_names(*islands)) : nlohmann::json::array();
+  (*document)["pairs"] = pairs;
+  Result<nlohmann::json> plan = !islands                       ? Result<nlohmann::json>(islands.error())
+                                : flag_at(*document, "enough") ? plan_on(client, spec, *islands, pairs)
+                                                               : Result<nlohmann::json>(nlohmann::json());
   (*document)["plan"] = plan ? *plan : nlohmann::json();
   (*document)["no_plan"] = plan ? nlohmann::json() : nlohmann::json(plan.error().why);
   show(invocation, document, render_rehearsal);

@@ -224,6 +224,32 @@ TEST_CASE("neighbours: a punched hole is an event, told once of the two, and a r
   CHECK(says("b", "a", {"frankfurt", false, NotPunched::switched_off}) == over + "island b was started with --no-hole-punching\n");
 }
 
+TEST_CASE("neighbours: why two take no better way is told of what both of their routers do") {
+  Bench bench;
+  bench.join("a");
+  bench.join("b");
+  const auto why = [&](const Way& of_a, const Way& of_b) {
+    bench.say("a", Ways{{{IslandId("b"), of_a}}});
+    bench.say("b", Ways{{{IslandId("a"), of_b}}});
+    bench.say("a", PathReport{IslandId("b"), true, ""});
+    return bench.paths_to("a").at(0).why_indirect;
+  };
+  const auto relay = [](NotPunched not_punched) { return Way{"frankfurt", false, not_punched}; };
+  const std::string neither = "neither can dial the other";
+  CHECK(why({}, {}).empty());
+  CHECK(why({"", true}, {"", true}) == neither);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::not_tried)) == neither);
+  CHECK(why(relay(NotPunched::own_router), relay(NotPunched::own_router)) ==
+        neither + ", and both routers give each connection another port (symmetric NATs)");
+  const std::string of_b = neither + ", and the router of island b gives each connection another port (a symmetric NAT)";
+  CHECK(why(relay(NotPunched::peers_router), relay(NotPunched::own_router)) == of_b);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::own_router)) == of_b);
+  CHECK(why(relay(NotPunched::not_tried), relay(NotPunched::switched_off)) ==
+        neither + ", and island b was started with --no-hole-punching");
+  CHECK(why(relay(NotPunched::nothing_came), relay(NotPunched::nothing_came)) ==
+        neither + ", and both dialled at the same moment, and the router of one of them let nothing in");
+}
+
 TEST_CASE(
     "neighbours: who says a private address is told the public one that the coordinator sees, and who says its own machine's is told so") {
   Bench bench;
@@ -243,18 +269,18 @@ TEST_CASE(
   };
   const auto behind_router = [](const std::string& name, const std::string& seen) {
     return "tcp://192.168.1.10:4401 is an address of " + name + "'s own network: let its router pass port 4401 of " + seen +
-           ", which the coordinator sees, to it, and start its agent with --advertise tcp://" + seen + ":4401";
+           ", which the coordinator sees, on to it (at another port there: start its agent with --advertise " + seen + ":PORT)";
   };
-  const std::string own_machine =
-      "a says that it is reached at tcp://127.0.0.1:4401, which only its own machine can: start its agent with ";
+  const std::string own_machine = "a says that it is reached at tcp://127.0.0.1:4401, which only its own machine can: start its agent with";
   CHECK(islands("tcp://192.168.1.10:4401", "203.0.113.7", "tcp://192.168.1.10:4401", "198.51.100.9") ==
         behind_router("a", "203.0.113.7") + ", or " + behind_router("b", "198.51.100.9"));
   CHECK(islands("tcp://192.168.1.10:4401", "192.168.1.10", "tcp://192.168.1.11:4401", "192.168.1.11") ==
         "open tcp://192.168.1.10:4401 of a for b, or open tcp://192.168.1.11:4401 of b for a");
   CHECK(islands("tcp://127.0.0.1:4401", "127.0.0.1", "tcp://[2001:db8::2]:4402", "2001:db8::2") ==
-        own_machine + "--advertise and the address at which b can dial it, or open tcp://[2001:db8::2]:4402 of b for a");
+        own_machine + " --advertise and the address at which b can dial it, or open tcp://[2001:db8::2]:4402 of b for a");
   CHECK(islands("tcp://127.0.0.1:4401", "203.0.113.7", "tcp://b.example.org:4402", "198.51.100.9") ==
-        own_machine + "--advertise tcp://203.0.113.7:4401, or open tcp://b.example.org:4402 of b for a");
+        own_machine +
+            "out that --bind or --advertise, for the coordinator sees it at 203.0.113.7, or open tcp://b.example.org:4402 of b for a");
 }
 
 TEST_CASE("neighbours: a run that cannot begin because its two islands cannot reach each other is interrupted, and starts when they can") {
