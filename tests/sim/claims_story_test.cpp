@@ -1,0 +1,103 @@
+// Stories of an island whose claims concern others: of files, of rounds that nobody else commits, of weights, of troubles without end.
+#include <algorithm>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/sim/stories.hpp"
+
+using namespace atl;
+using namespace atl::sim;
+using coordinator::RunState;
+using std::chrono::minutes;
+using namespace std::chrono_literals;
+
+namespace {
+
+Digest invented() {
+  Digest digest;
+  digest.bytes.fill(std::byte{0x5a});
+  return digest;
+}
+
+Scenario calm_alone(std::uint32_t islands, std::uint64_t rounds) {
+  Scenario scenario = calm(islands, 2, rounds);
+  StrategySpec strategy = named_strategy("local").value();
+  strategy.inner_steps = scenario.spec.strategy.inner_steps;
+  scenario.spec.strategy = strategy;
+  return scenario;
+}
+
+// Of the run's last round: what of its contributions weighs.
+std::vector<std::uint64_t> weights_at_end(const Cluster& cluster, Round last) {
+  std::vector<std::uint64_t> tokens;
+  for (const auto& [key, round] : cluster.ledger().rounds) {
+    for (const ContributionFacts& each : std::get<2>(key) == last ? round.contributions : std::vector<ContributionFacts>()) {
+      tokens.push_back(each.tokens);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("who says that its checkpoint is another file than that of most is left out, whoever says it first") {
+  for (const std::size_t liar : {0, 1, 2, 3}) {
+    INFO(liar);
+    Cluster cluster(calm(4, 2, 40));
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(5), minutes(2)));
+    cluster.lie(liar, [](Message& message) {
+      if (auto* told = std::get_if<Checkpointed>(&message)) {
+        told->file = invented();
+      }
+    });
+    finish(cluster);
+    const std::string how = cluster.view()->reason.text;
+    INFO(how);
+    CHECK(how.find("i" + std::to_string(liar) + " was away from round") != std::string::npos);
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (i != liar) {
+        CHECK(how.find("i" + std::to_string(i) + " was away") == std::string::npos);
+        CHECK(cluster.host(i).steps() == 160);
+      }
+    }
+  }
+}
+
+TEST_CASE("of two islands whose checkpoints are different files nobody can tell who is wrong: it is said, and both stay") {
+  for (const std::size_t liar : {0, 1}) {
+    INFO(liar);
+    Cluster cluster(calm(2, 1, 20));
+    cluster.lie(liar, [](Message& message) {
+      if (auto* told = std::get_if<Checkpointed>(&message)) {
+        told->file = invented();
+      }
+    });
+    cluster.start();
+    finish(cluster);
+    CHECK(events(cluster, "state_differs") >= 1);
+    CHECK(events(cluster, "island_left") == 0);
+    CHECK(events(cluster, "island_quarantined") == 0);
+  }
+}
+
+TEST_CASE("an island that joins two whose checkpoints are said to be different files comes in with the one that is there") {
+  for (const std::size_t liar : {0, 1}) {
+    INFO(liar);
+    Scenario scenario = calm(3, 1, 60);
+    Cluster cluster(scenario);
+    cluster.cut("i2", kCoordinator);
+    cluster.lie(liar, [](Message& message) {
+      if (auto* told = std::get_if<Checkpointed>(&message)) {
+        told->file = invented();
+      }
+    });
+    cluster.start();
+    REQUIRE(cluster.run_until_committed(Round(6), minutes(2)));
+    cluster.join("i2", kCoordinator);
+    finish(cluster);
+    INFO(cluster.view()->reason.text);
+    CHECK(events(cluster, "island_joined") >= 1);
+    CHECK(cluster.host(2).steps() > 0);
+  }
+}
