@@ -101,3 +101,29 @@ TEST_CASE("an island that joins two whose checkpoints are said to be different f
     CHECK(cluster.host(2).steps() > 0);
   }
 }
+
+TEST_CASE("a run that one island may serve is not stopped by one that claims a later round while others go on with it") {
+  for (const std::uint64_t claimed : {40, 12}) {
+    for (const std::uint64_t epoch : {3, 1000}) {
+      INFO(claimed << " " << epoch);
+      Cluster cluster(calm(4, 1, 40));
+      cluster.start();
+      REQUIRE(cluster.run_until_committed(Round(9), minutes(2)));
+      cluster.lie(3, [=, run = cluster.run_id()](Message& message) {
+        if (auto* hello = std::get_if<Hello>(&message)) {
+          hello->runs = {
+              HeldRun{run, Epoch(epoch), true, Round(claimed), invented(), {HeldCheckpoint{Round(claimed), invented(), Epoch(epoch)}}}};
+        }
+      });
+      cluster.host(3).crash();
+      cluster.run_for(8s);
+      cluster.host(3).start();
+      finish(cluster);
+      CHECK(events(cluster, "ledger_behind") == 0);
+      CHECK(events(cluster, "ledger_restored") == 0);
+      for (const std::size_t i : {0, 1, 2}) {
+        CHECK(cluster.host(i).steps() == 160);
+      }
+    }
+  }
+}
