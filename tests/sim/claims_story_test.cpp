@@ -127,3 +127,25 @@ TEST_CASE("a run that one island may serve is not stopped by one that claims a l
     }
   }
 }
+
+TEST_CASE("in the merge of all islands' models no island has more weight than its steps can hold, nor a say about others' sizes") {
+  for (const int kind : {0, 1}) {
+    INFO(kind);
+    Cluster cluster(calm_pairs(4, 2, 40));
+    cluster.lie(2, [=](Message& message) {
+      if (auto* ready = std::get_if<Ready>(&message); ready != nullptr && ready->round == Round(41)) {
+        ready->facts.tokens = kind == 0 ? kMaxAmount : ready->facts.tokens;
+        ready->facts.norm = kind == 1 ? 1e-9 : ready->facts.norm;
+      }
+    });
+    cluster.start();
+    finish(cluster);
+    const std::vector<std::uint64_t> weights = weights_at_end(cluster, Round(41));
+    REQUIRE(weights.size() == 4);
+    for (const std::uint64_t weight : weights) {
+      CHECK(weight < 100'000);
+    }
+    CHECK(events(cluster, "contribution_rejected") == (kind == 0 ? 1 : 0));
+    CHECK(events(cluster, "round_retried") == 0);
+  }
+}
