@@ -176,9 +176,14 @@ void Core::State::on_event(const IslandId& island, const IslandEvent& message) {
   if (!message.run.empty() && !runs.contains(message.run)) {
     return;
   }
-  if (const std::optional<std::string> text = islands.pass_event(island, bounded(message.text), now())) {
-    const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
-    event(message.run, island, level, bounded(message.kind, 64), *text);
+  const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
+  told(message.run, island, level, bounded(message.kind, 64), bounded(message.text));
+}
+
+void Core::State::told(const RunId& run, const IslandId& island, std::string level, std::string kind, const std::string& text,
+                       std::vector<Field> fields) {
+  if (std::optional<std::string> passed = islands.pass_event(island, text, now())) {
+    event(run, island, std::move(level), std::move(kind), *std::move(passed), std::move(fields));
   }
 }
 

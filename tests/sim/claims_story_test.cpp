@@ -149,3 +149,51 @@ TEST_CASE("in the merge of all islands' models no island has more weight than it
     CHECK(events(cluster, "round_retried") == 0);
   }
 }
+
+TEST_CASE("where islands keep states of their own, a claim of a later round that holds up a pause is named, and goes with its island") {
+  for (const bool pairs : {false, true}) {
+    for (const int kind : {0, 1, 2}) {
+      INFO(pairs << " " << kind);
+      Cluster cluster(pairs ? calm_pairs(4, 2, 400) : calm_alone(4, 400));
+      cluster.lie(2, [=](Message& message) {
+        if (auto* ready = std::get_if<Ready>(&message); ready != nullptr && kind == 0) {
+          ready->round = Round(400);
+        } else if (auto* merged = std::get_if<Merged>(&message); merged != nullptr && kind == 1) {
+          merged->round = Round(400);
+        } else if (auto* told = std::get_if<Checkpointed>(&message); told != nullptr && kind == 2) {
+          told->round = Round(400);
+        }
+      });
+      cluster.start();
+      cluster.run_for(10s);
+      REQUIRE(cluster.pause());
+      cluster.run_for(5s);
+      CHECK((events(cluster, "pause_awaited") >= 1 || kind == 2));
+      cluster.revoke(2);
+      const bool paused = cluster.run_until_state(RunState::paused, minutes(2));
+      INFO(cluster.view()->reason.text);
+      REQUIRE(paused);
+      for (const std::size_t i : {0, 1, 3}) {
+        CHECK(cluster.host(i).steps() < 800);  // of 1,600
+      }
+    }
+  }
+}
+
+TEST_CASE("an island alone is done with its run at the last round, and not whenever it says so") {
+  Cluster cluster(calm_alone(3, 40));
+  bool lies = true;
+  cluster.lie(2, [&lies](Message& message) {
+    if (const auto* ready = std::get_if<Ready>(&message); ready != nullptr && lies) {
+      const RunId run = ready->run;
+      message = RunEnded{run, Round(0), Digest{}, std::nullopt};
+      lies = false;
+    }
+  });
+  cluster.start();
+  cluster.run_for(5s);
+  CHECK_FALSE(lies);
+  CHECK(events(cluster, "island_ended") == 0);
+  finish(cluster);
+  CHECK(events(cluster, "island_ended") == 3);
+}
