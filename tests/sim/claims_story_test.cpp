@@ -102,6 +102,23 @@ TEST_CASE("an island that joins two whose checkpoints are said to be different f
   }
 }
 
+TEST_CASE("in pairs an island comes in from another one, where the one that says it is furthest serves nothing") {
+  Cluster cluster(calm_pairs(4, 2, 60));
+  cluster.cut("i3", kCoordinator);
+  cluster.lie(0, [](Message& message) {
+    if (auto* told = std::get_if<Checkpointed>(&message)) {
+      told->round = Round(60);
+    }
+  });
+  cluster.start();
+  cluster.run_for(10s);
+  cluster.join("i3", kCoordinator);
+  finish(cluster);
+  INFO(cluster.view()->reason.text);
+  CHECK(events(cluster, "island_joined") >= 1);
+  CHECK(cluster.host(3).steps() > 0);
+}
+
 TEST_CASE("a run that one island may serve is not stopped by one that claims a later round while others go on with it") {
   for (const std::uint64_t claimed : {40, 12}) {
     for (const std::uint64_t epoch : {3, 1000}) {
