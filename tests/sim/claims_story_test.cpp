@@ -214,3 +214,28 @@ TEST_CASE("an island alone is done with its run at the last round, and not whene
   finish(cluster);
   CHECK(events(cluster, "island_ended") == 3);
 }
+
+TEST_CASE("an island that once named an assignment of the largest number is told of its tasks and heard, once it names those that it has") {
+  Scenario scenario = calm(2, 1);
+  RunSpec& spec = scenario.spec;
+  spec.strategy = {};
+  spec.strategy.name = "decentralized-diffusion";
+  spec.strategy.group = Group::expert;
+  spec.diffusion.experts = 3;
+  spec.diffusion.router_steps = 20;
+  spec.diffusion.save_every = 0;
+  spec.training.steps = 40;
+  spec.training.batch = 1;
+  spec.rounds = 4;
+  Cluster cluster(scenario);
+  int said = 0;
+  cluster.lie(1, [&said](Message& message) {
+    if (auto* report = std::get_if<AssignmentReport>(&message); report != nullptr && ++said <= 2) {
+      report->number = kMaxCount;
+    }
+  });
+  cluster.start();
+  finish(cluster);
+  CHECK(said > 2);
+  CHECK(cluster.host(1).steps() > 0);
+}
