@@ -92,7 +92,7 @@ TEST_CASE("checkpoints that an island says without end it could not write, or ha
   RunSpec spec = atl_test::spec_for(2, 2, 20);
   spec.checkpoint.copy = "s3://bucket/run";
   REQUIRE(bench.core.submit(bench.now, bench.run, spec, "", "file"));
-  bench.now += 10s;
+  bench.now += 2s;
   bench.core.tick(bench.now);
   bench.take();
   REQUIRE(bench.told("run_started") == 1);
