@@ -177,14 +177,7 @@ void Core::State::on_event(const IslandId& island, const IslandEvent& message) {
     return;
   }
   const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
-  told(message.run, island, level, bounded(message.kind, 64), bounded(message.text));
-}
-
-void Core::State::told(const RunId& run, const IslandId& island, std::string level, std::string kind, const std::string& text,
-                       std::vector<Field> fields) {
-  if (std::optional<std::string> passed = islands.pass_event(island, text, now())) {
-    event(run, island, std::move(level), std::move(kind), *std::move(passed), std::move(fields));
-  }
+  islands.tell(message.run, island, level, bounded(message.kind, 64), bounded(message.text), {}, out);
 }
 
 void Core::State::advance_all() {

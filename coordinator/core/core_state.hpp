@@ -62,10 +62,6 @@ struct Core::State {
              std::vector<Field> fields = {}) {
     out.event(run, island, std::move(level), std::move(kind), std::move(text), std::move(fields));
   }
-  // As event(), of what an island may say as often as it likes: only its share of a minute is kept, and the next one tells how many were
-  // not.
-  void told(const RunId& run, const IslandId& island, std::string level, std::string kind, const std::string& text,
-            std::vector<Field> fields = {});
   [[nodiscard]] bool due(Resend& resend) const { return out.due(resend); }  // and schedules the next
   void restart(Resend& resend) const { out.restart(resend); }
   [[nodiscard]] NewEpoch new_epoch_of(const Run& run, const IslandId& to) const;
