@@ -1,6 +1,7 @@
 // One message of every kind with fields drawn from a seed, for round trips and as seeds of fuzzing.
 #pragma once
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ class MessageSampler {
         hello(),
         Heartbeat{number(), {report(), report()}},
         Ready{run(), epoch(), round(), digest(),
-              ContributionFacts{number(), number(), real(), real(), half(), range(), number(), round(), half(), number(), number()}},
+              ContributionFacts{number(), number(), real(), std::abs(real()), half(), range(), number(), round(), half(), number(),
+                                number()}},
         Exchanged{run(), epoch(), round(), attempt(), digest(), number(), number(), real(), IslandId(word()), real(), {digest(), digest()}},
         ExchangeFailed{run(), epoch(), round(), attempt(), island(), error(), {island(), island()}},
         PathReport{island(), rng_.chance(0.5), text(), half(), number(), number(), available()},

@@ -19,10 +19,12 @@ bool begins_with_one_of(std::string_view name, const std::array<std::string_view
 
 }  // namespace
 
-bool is_secret_variable(std::string_view name) {
+bool is_secret_variable(std::string_view name, std::string_view value) {
   static constexpr std::array<std::string_view, 6> kNames = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",  "AWS_SESSION_TOKEN",
                                                              "ATOLL_STORE_TOKEN", "ATOLL_STORE_TOKEN_FILE", "ATOLL_JOIN_TOKEN"};
-  return is_one_of(name, kNames);
+  static constexpr std::array<std::string_view, 6> kProxies = {"all_proxy",   "ALL_PROXY",  "https_proxy",
+                                                               "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"};
+  return is_one_of(name, kNames) || (is_one_of(name, kProxies) && value.find('@') != std::string_view::npos);
 }
 
 bool is_group_variable(std::string_view name) {

@@ -12,8 +12,8 @@
 
 namespace atl::agent {
 
-// Keys and tokens: of a store, of joining.
-[[nodiscard]] bool is_secret_variable(std::string_view name);
+// Keys and tokens: of a store, of joining; and the URL of a proxy that has a user or a password in it.
+[[nodiscard]] bool is_secret_variable(std::string_view name, std::string_view value);
 // Says which process of a group this one is, or how to find the others: WORLD_SIZE, RANK, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_SIZE.
 // What describes a job as a whole (SLURM_JOB_ID) does not.
 [[nodiscard]] bool is_group_variable(std::string_view name);

@@ -72,7 +72,9 @@ void run_program(const TrainerProgram& program, const SessionSettings& settings,
 // A trainer that the agent starts alone does not wait for others because the agent is one of several processes.
 void withhold(TrainerCommand& command, const TrainerProgram* program, const std::string& who) {
   const bool launcher = program != nullptr && !program->command.empty() && is_launcher(program->command.front());
-  command.withheld = [launcher](std::string_view name) { return is_secret_variable(name) || (!launcher && is_group_variable(name)); };
+  command.withheld = [launcher](std::string_view name, std::string_view value) {
+    return is_secret_variable(name, value) || (!launcher && is_group_variable(name));
+  };
   std::string names;
   for (const std::string& name : launcher ? std::vector<std::string>() : group_variables_here()) {
     names += command.environment.contains(name) ? "" : (names.empty() ? "" : ", ") + name;

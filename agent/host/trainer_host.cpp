@@ -48,7 +48,8 @@ std::vector<std::string> environment_of(const TrainerCommand& command) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
-    if (!command.environment.contains(std::string(name)) && !(command.withheld && command.withheld(name))) {
+    const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
+    if (!command.environment.contains(std::string(name)) && !(command.withheld && command.withheld(name, value))) {
       all.emplace_back(text);
     }
   }

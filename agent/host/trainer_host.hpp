@@ -31,13 +31,13 @@ namespace atl {
 inline constexpr Duration kStopPatience = std::chrono::seconds(3);  // for a program to end by itself once it was told on its link
 
 struct TrainerCommand {
-  std::string program;                                       // a path
-  std::vector<std::string> arguments;                        // without the program's name
-  std::map<std::string, std::string> environment;            // added to the agent's own, or replacing it
-  std::function<bool(std::string_view name)> withheld = {};  // of the agent's own; empty: nothing
-  std::filesystem::path folder;                              // working directory; must exist
-  std::uint64_t memory_limit_bytes = 0;                      // resident, of all its processes; 0: none
-  bool kept = false;                                         // it is a keeper of others (process_tree.hpp), which it ends on SIGHUP
+  std::string program;                                                               // a path
+  std::vector<std::string> arguments;                                                // without the program's name
+  std::map<std::string, std::string> environment;                                    // added to the agent's own, or replacing it
+  std::function<bool(std::string_view name, std::string_view value)> withheld = {};  // of the agent's own; empty: nothing
+  std::filesystem::path folder;                                                      // working directory; must exist
+  std::uint64_t memory_limit_bytes = 0;                                              // resident, of all its processes; 0: none
+  bool kept = false;  // it is a keeper of others (process_tree.hpp), which it ends on SIGHUP
   Duration hang_after = std::chrono::minutes(5);
   Duration stop_grace = std::chrono::seconds(10);
   std::function<void(const std::string& line)> on_line;  // each line it prints

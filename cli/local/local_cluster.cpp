@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -70,6 +72,12 @@ Result<TrainerHost> LocalCluster::start_process(const std::string& name, const s
     command.environment = settings_.faults->environment_of(name);
   }
   command.environment.insert(environment.begin(), environment.end());
+  // Files that are named from here: the processes work in a folder of their own.
+  for (const char* variable : {"ATOLL_STORE_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
+    if (const char* path = std::getenv(variable); path != nullptr && *path != '\0') {
+      command.environment.emplace(variable, std::filesystem::absolute(path).string());
+    }
+  }
   command.on_line = [faults = settings_.faults,
                      log = std::make_shared<std::ofstream>(settings_.folder / (name + ".log"), std::ios::app)](const std::string& line) {
     if (!faults || !faults->take_line(line, now())) {

@@ -9,6 +9,7 @@
 #include "coordinator/api/document_values.hpp"
 #include "coordinator/api/requests.hpp"
 #include "coordinator/api/run_facts.hpp"
+#include "coordinator/core/bounded_sum.hpp"
 #include "strategies/specification/model_kind.hpp"
 #include "strategies/specification/run_notes.hpp"
 #include "strategies/specification/run_spec.hpp"
@@ -127,8 +128,8 @@ Totals totals_of(const RunView& run, const std::map<IslandId, IslandReport>& rep
       continue;
     }
     const IslandReport& report = found->second;
-    totals.tokens += report.tokens;
-    totals.bytes_sent += report.bytes_sent;
+    totals.tokens = bounded_sum(totals.tokens, report.tokens, kMaxCount);
+    totals.bytes_sent = bounded_sum(totals.bytes_sent, report.bytes_sent, kMaxCount);
     totals.compute_seconds += std::isfinite(report.compute_seconds) ? report.compute_seconds : 0;
     totals.wait_seconds += std::isfinite(report.wait_seconds) ? report.wait_seconds : 0;
     if (membership.state == MembershipState::active && membership.connected && !has_ended(run.state) &&

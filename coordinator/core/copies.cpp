@@ -66,20 +66,20 @@ void Core::State::on_copied(const IslandId& island, const Copied& message) {
                                Field{"place", place}};
   if (message.error) {
     run.copies.failed(island);
-    event(run.about.id, island, "warning", "checkpoint_not_copied",
-          what + " was not copied by island " + islands.name_of(island) + " to " + place + ": " + bounded(message.error->why) +
-              "; the run goes on",
-          std::move(fields));
+    islands.tell(run.about.id, island, "warning", "checkpoint_not_copied",
+                 what + " was not copied by island " + islands.name_of(island) + " to " + place + ": " + bounded(message.error->why) +
+                     "; the run goes on",
+                 std::move(fields), out);
     return;
   }
   fields.push_back(Field{"bytes", static_cast<std::int64_t>(message.bytes)});
   if (std::isfinite(message.seconds)) {
     fields.push_back(Field{"seconds", message.seconds});
   }
-  event(run.about.id, island, "info", "checkpoint_copied",
-        what + " was copied by island " + islands.name_of(island) + " to " + place + ": " + human_bytes(message.bytes) + ", " +
-            human_bytes(message.sent_bytes) + " of it now",
-        std::move(fields));
+  islands.tell(run.about.id, island, "info", "checkpoint_copied",
+               what + " was copied by island " + islands.name_of(island) + " to " + place + ": " + human_bytes(message.bytes) + ", " +
+                   human_bytes(message.sent_bytes) + " of it now",
+               std::move(fields), out);
   if (run.rule->confirms(run, message.round, message.digest)) {
     run.copies.made(island, message.round);
     run.lineage.has_checkpoint(message.round);

@@ -176,10 +176,8 @@ void Core::State::on_event(const IslandId& island, const IslandEvent& message) {
   if (!message.run.empty() && !runs.contains(message.run)) {
     return;
   }
-  if (const std::optional<std::string> text = islands.pass_event(island, bounded(message.text), now())) {
-    const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
-    event(message.run, island, level, bounded(message.kind, 64), *text);
-  }
+  const std::string level = message.level == "error" || message.level == "warning" ? message.level : "info";
+  islands.tell(message.run, island, level, bounded(message.kind, 64), bounded(message.text), {}, out);
 }
 
 void Core::State::advance_all() {

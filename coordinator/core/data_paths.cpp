@@ -155,13 +155,13 @@ void DataPaths::note_way(const IslandId& island, const IslandId& peer, const Way
   }
   const std::string why = way.relay.empty() ? "" : text_of(way.not_punched, islands_.name_of(island), islands_.name_of(peer));
   const Run* run = common_run(island, peer);
-  event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_way",
-        "data between islands " + std::min(islands_.name_of(island), islands_.name_of(peer)) + " and " +
-            std::max(islands_.name_of(island), islands_.name_of(peer)) + " go " +
-            (way.punched       ? "through a hole that both punched into their routers"
-             : way.is_direct() ? "directly"
-                               : "over " + to_string(way)) +
-            (why.empty() ? "" : "; no hole is punched: " + why));
+  told(run == nullptr ? RunId{} : run->about.id, island, "info", "path_way",
+       "data between islands " + std::min(islands_.name_of(island), islands_.name_of(peer)) + " and " +
+           std::max(islands_.name_of(island), islands_.name_of(peer)) + " go " +
+           (way.punched       ? "through a hole that both punched into their routers"
+            : way.is_direct() ? "directly"
+                              : "over " + to_string(way)) +
+           (why.empty() ? "" : "; no hole is punched: " + why));
 }
 
 // Another of the peer's addresses is the best now. Of a way that the peer alone dials no address is known.
@@ -171,8 +171,8 @@ void DataPaths::note_address(const IslandId& island, const IslandId& peer, const
     return;
   }
   const Run* run = common_run(island, peer);
-  event(run == nullptr ? RunId{} : run->about.id, island, "info", "path_address",
-        "island " + islands_.name_of(island) + " reaches island " + islands_.name_of(peer) + " at " + address + ", no longer at " + before);
+  told(run == nullptr ? RunId{} : run->about.id, island, "info", "path_address",
+       "island " + islands_.name_of(island) + " reaches island " + islands_.name_of(peer) + " at " + address + ", no longer at " + before);
 }
 
 // Of what both say: each knows of its own router, and whether its owner lets it punch.
@@ -220,8 +220,8 @@ void DataPaths::note_whole(const IslandId& reader, const IslandId& from) {
     return;
   }
   const Run* run = common_run(reader, from);
-  event(run == nullptr ? RunId{} : run->about.id, reader, "info", "path_whole",
-        "island " + islands_.name_of(reader) + " gets data from island " + islands_.name_of(from) + " again");
+  told(run == nullptr ? RunId{} : run->about.id, reader, "info", "path_whole",
+       "island " + islands_.name_of(reader) + " gets data from island " + islands_.name_of(from) + " again");
   touch_runs_of(reader, from);
 }
 
@@ -232,9 +232,9 @@ void DataPaths::note_broken(const IslandId& reader, const IslandId& from, const 
   const std::string one = islands_.name_of(reader);
   const std::string other = islands_.name_of(from);
   const Run* run = common_run(reader, from);
-  event(run == nullptr ? RunId{} : run->about.id, reader, "warning", "path_broken",
-        "island " + one + " gets no data from island " + other + ": " + why + remedy_for(from, reader) +
-            ". Until then a third island sums for both, where there is one");
+  told(run == nullptr ? RunId{} : run->about.id, reader, "warning", "path_broken",
+       "island " + one + " gets no data from island " + other + ": " + why + remedy_for(from, reader) +
+           ". Until then a third island sums for both, where there is one");
   touch_runs_of(reader, from);
 }
 

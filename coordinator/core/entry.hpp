@@ -39,6 +39,7 @@ class Entry {
   [[nodiscard]] unsigned holds() const { return holds_; }
   // Expulsions and failed catch-ups in a row; catch-ups that failed because the run's state is none for its trainer.
   [[nodiscard]] bool has_failed() const { return failures_ > 0; }
+  [[nodiscard]] unsigned failures() const { return failures_; }
   [[nodiscard]] unsigned misfits() const { return misfits_; }
   [[nodiscard]] TimePoint retry_at() const { return retry_at_; }
   // It came with a round that the ledger does not know, and knew no older epoch than the ledger.

@@ -70,9 +70,12 @@ void Islands::revoke(const IslandId& id) {
   islands_.erase(id);
 }
 
-std::optional<std::string> Islands::pass_event(const IslandId& id, const std::string& text, TimePoint now) {
+void Islands::tell(const RunId& run, const IslandId& id, std::string level, std::string kind, const std::string& text,
+                   std::vector<Field> fields, Outbox& out) {
   const auto found = islands_.find(id);
-  return found == islands_.end() ? std::nullopt : found->second.events.pass(now, text);
+  if (std::optional<std::string> passed = found == islands_.end() ? std::nullopt : found->second.events.pass(out.now(), text)) {
+    out.event(run, id, std::move(level), std::move(kind), *std::move(passed), std::move(fields));
+  }
 }
 
 bool Islands::hears(const IslandId& id, std::uint64_t boot, const Message& message, Outbox& out) {

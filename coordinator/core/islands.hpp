@@ -76,8 +76,9 @@ class Islands {
   explicit Islands(Settings settings) : settings_(std::move(settings)) {}
 
   // ---- what happens
-  // An event that the island tells for people, as it is to be kept. Nothing: it has told more of them in this minute than anybody reads.
-  std::optional<std::string> pass_event(const IslandId& id, const std::string& text, TimePoint now);
+  // An event of what the island may say as often as it likes: those of a minute beyond its share are counted, and not kept.
+  void tell(const RunId& run, const IslandId& id, std::string level, std::string kind, const std::string& text, std::vector<Field> fields,
+            Outbox& out);
   // After a restart of the coordinator: islands have the usual time from `now` on to be heard again.
   void recover(std::vector<IslandRecord> known, std::map<IslandId, std::string> former_names, TimePoint now);
   void admit(const IslandId& id, const std::string& name, const std::string& public_key, Outbox& out);

@@ -110,13 +110,37 @@ void Lineage::adopt(const KnownRound& round, std::vector<DataRange> parts) {
   remember(Committed{round.round, Attempt(0), round.digest, true, {}, {}, std::move(parts)});
 }
 
-bool Lineage::agrees_on_file(Round round, const Digest& file) {
-  const auto [first, inserted] = files_.emplace(round, file);
-  const bool same = inserted || first->second == file;
+bool Lineage::tell_file(Round round, const IslandId& island, const Digest& file) {
+  const bool first = files_[round].insert_or_assign(island, file).second;
   while (files_.size() > kKnownFiles) {
     files_.erase(files_.begin());
   }
-  return same;
+  return first;
+}
+
+Lineage::OtherFiles Lineage::other_files(Round round, const std::vector<IslandId>& members) const {
+  const auto told = files_.find(round);
+  std::vector<std::pair<IslandId, Digest>> files;
+  for (const IslandId& id : told == files_.end() ? std::vector<IslandId>() : members) {
+    if (const auto file = told->second.find(id); file != told->second.end()) {
+      files.emplace_back(*file);
+    }
+  }
+  OtherFiles others;
+  if (files.empty()) {
+    return others;
+  }
+  const auto of_most = std::ranges::find_if(files, [&](const auto& one) {
+    return static_cast<std::size_t>(std::ranges::count(files, one.second, &std::pair<IslandId, Digest>::second)) * 2 > members.size();
+  });
+  others.known = of_most != files.end();
+  const Digest& usual = others.known ? of_most->second : files.front().second;
+  for (const auto& [id, file] : files) {
+    if (file != usual) {
+      others.islands.push_back(id);
+    }
+  }
+  return others;
 }
 
 std::optional<Digest> Lineage::digest_of(Round round) const {

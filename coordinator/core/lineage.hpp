@@ -78,8 +78,8 @@ class Lineage {
   }
   // Rounds were given up before this epoch: checkpoints of older ones are of those rounds, or the ledger knows their rounds.
   void give_up_before(Epoch epoch) { recovered_ = std::max(recovered_, epoch); }
-  // The first digest told of a round's checkpoint stands. False: this one is another.
-  bool agrees_on_file(Round round, const Digest& file);
+  // An island tells of its checkpoint of a round. True: for the first time.
+  bool tell_file(Round round, const IslandId& island, const Digest& file);
 
   // ---- what is asked
   [[nodiscard]] bool initialised() const { return initialised_; }
@@ -107,6 +107,13 @@ class Lineage {
   [[nodiscard]] std::optional<Digest> digest_of(Round round) const;
   // It is remembered with this digest.
   [[nodiscard]] bool confirms(Round round, const Digest& digest) const;
+  // Of these members those whose checkpoint of a round is told to be another file: than that of more than half of them, or, where no file
+  // is that of so many, than that of the first of them. `known` says which of the two: with the latter nobody can tell who is wrong.
+  struct OtherFiles {
+    std::vector<IslandId> islands;
+    bool known = false;
+  };
+  [[nodiscard]] OtherFiles other_files(Round round, const std::vector<IslandId>& members) const;
   // How far the data were after a round of the past; null: that is not known, or it is the newest.
   [[nodiscard]] const std::vector<DataRange>* parts_after(Round round) const;
   // Tokens committed by a round of the past and those before it; nothing: that is not known.
@@ -144,10 +151,10 @@ class Lineage {
   std::uint64_t tokens_ = 0;
   Round committed_;
   Digest digest_;
-  std::deque<Committed> recent_;   // newest last
-  std::map<Round, Past> past_;     // committed rounds that an island may still have; thinned
-  std::set<Round> checkpoints_;    // those of them that are worth keeping
-  std::map<Round, Digest> files_;  // of checkpoints: the first digest told of a round; the newest few
+  std::deque<Committed> recent_;                       // newest last
+  std::map<Round, Past> past_;                         // committed rounds that an island may still have; thinned
+  std::set<Round> checkpoints_;                        // those of them that are worth keeping
+  std::map<Round, std::map<IslandId, Digest>> files_;  // of checkpoints, as islands tell; those of the newest few rounds
 };
 
 }  // namespace atl::coordinator

@@ -23,6 +23,11 @@ void Core::revoke(TimePoint now, const IslandId& id, const std::string& why) {
     const Member revoked = state_->islands.member_of(id);
     state_->event({}, id, "warning", "island_revoked", "island " + revoked.name + " has no access any more: " + why);
     state_->islands.revoke(id);
+    for (auto& [run_id, run] : state_->runs) {
+      if (!run.life.over() && run.memberships.contains(id)) {
+        run.rule->on_revoked(run);
+      }
+    }
     state_->presence.withdraw_reader(revoked.public_key);
   }
   state_->advance_all();

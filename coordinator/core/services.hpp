@@ -29,6 +29,10 @@ class Services {
              std::vector<Field> fields = {}) {
     out_.event(run, island, std::move(level), std::move(kind), std::move(text), std::move(fields));
   }
+  void told(const RunId& run, const IslandId& island, std::string level, std::string kind, const std::string& text,
+            std::vector<Field> fields = {}) {
+    islands_.tell(run, island, std::move(level), std::move(kind), text, std::move(fields), out_);
+  }
   [[nodiscard]] bool due(Resend& resend) const { return out_.due(resend); }  // and schedules the next
   void restart(Resend& resend) const { out_.restart(resend); }
   // Something about the run changed that another decision may depend on: it is looked at again.

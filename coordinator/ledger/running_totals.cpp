@@ -3,21 +3,27 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coordinator/core/bounded_sum.hpp"
+
 namespace atl::coordinator {
 namespace {
 
 // What is counted tells a new beginning. Seconds alone do only where most of them are gone: a clock that is set back takes some away.
 bool mostly_gone(double before, double after) { return after < before / 2 - 1e-3; }
 
-double finite(double value) { return std::isfinite(value) ? value : 0; }
+// What an island says of itself may be anything: no sum wraps, or is endless.
+constexpr double kMostSeconds = 1e12;
+double sensible(double seconds) { return std::isfinite(seconds) ? std::clamp(seconds, 0.0, kMostSeconds) : 0; }
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) { return bounded_sum(a, b, kMaxCount); }
 
 Counters counters_of(const IslandReport& report) {
-  return {report.tokens, finite(report.compute_seconds), finite(report.wait_seconds), report.bytes_sent, report.bytes_received};
+  return {report.tokens, sensible(report.compute_seconds), sensible(report.wait_seconds), report.bytes_sent, report.bytes_received};
 }
 
 Counters operator+(const Counters& a, const Counters& b) {
-  return {a.tokens + b.tokens, a.compute_seconds + b.compute_seconds, a.wait_seconds + b.wait_seconds, a.bytes_sent + b.bytes_sent,
-          a.bytes_received + b.bytes_received};
+  return {sum(a.tokens, b.tokens), std::min(a.compute_seconds + b.compute_seconds, kMostSeconds),
+          std::min(a.wait_seconds + b.wait_seconds, kMostSeconds), sum(a.bytes_sent, b.bytes_sent),
+          sum(a.bytes_received, b.bytes_received)};
 }
 
 Counters operator-(const Counters& a, const Counters& b) {

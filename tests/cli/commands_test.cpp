@@ -187,6 +187,16 @@ TEST_CASE("validate lists what the built-in trainer would read of this machine's
   CHECK(other.exit == 0);
   CHECK(other.err.find("on this machine the data cannot be read (") != std::string::npos);
   CHECK(other.err.find(where) != std::string::npos);
+  // So is a token that the model has no place for.
+  folder.write("tokens.bin", std::string("\x05\x00\x07\x00\xf4\x01\x03\x00", 8));
+  const std::string tokens = (folder.path() / "tokens.bin").string();
+  const Called beyond = with("files = [\"" + tokens + "\"]\nformat = \"uint16\"\n[model]\nvocabulary = 500\n");
+  CHECK(beyond.exit == 0);
+  CHECK(beyond.out.find("reads 1 file with 4 uint16 tokens: tokens.bin 4") != std::string::npos);
+  CHECK(beyond.err.find("the run would fail on these data: data file " + tokens +
+                        ": token 500, number 3 of the file, is not in the model's vocabulary of 500; set model.vocabulary") !=
+        std::string::npos);
+  CHECK(with("files = [\"" + tokens + "\"]\nformat = \"uint16\"\n[model]\nvocabulary = 501\n").err.find("vocabulary") == std::string::npos);
   const Called named = with("set = \"corpus\"\n");
   CHECK((named.out + named.err).find("on this machine") == std::string::npos);
   CHECK(json::parse(call({"validate", "-o", "json", run}).out)["files"][0]["reads"].is_null());

@@ -6,6 +6,7 @@
 #include "coordinator/ledger/ledger.hpp"
 #include "tests/places.hpp"
 #include "tests/process/cluster.hpp"
+#include "tests/store_server.hpp"
 #include "transport/base/bytes.hpp"
 
 namespace of_local_test {
@@ -341,6 +342,64 @@ TEST_CASE("process: an interrupted export or generate ends with 130 and leaves n
     CHECK(contains(atl_test::text_of(said), "interrupted; no file was written"));
     CHECK(files_like(here, "") == std::vector<std::string>{});
   }
+}
+
+TEST_CASE("process: local trains on files behind links that lead out of their folder, as Hugging Face's cache has them") {
+  const atl_test::TemporaryFolder folder;
+  fs::create_directories(folder.path() / "hub" / "blobs");
+  fs::create_directories(folder.path() / "hub" / "snapshots" / "1");
+  folder.write("hub/blobs/3f2a", std::string(100'000, 'x'));
+  fs::create_symlink("../../blobs/3f2a", folder.path() / "hub" / "snapshots" / "1" / "text.txt");
+  const auto run_file = [](const std::string& data) {
+    return "[run]\nname = \"here\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\n" + data +
+           "\n[training]\nsteps = 10\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n";
+  };
+  const std::string snapshot = (folder.path() / "hub" / "snapshots" / "1").string();
+  for (const bool mapped : {false, true}) {
+    folder.write("run.toml", run_file(mapped ? "set = \"text\"" : "files = [\"hub/snapshots/1\"]"));
+    std::vector<std::string> command = {kAtoll,
+                                        "local",
+                                        (folder.path() / "run.toml").string(),
+                                        "--islands",
+                                        "2",
+                                        "--state",
+                                        (folder.path() / (mapped ? "mapped" : "named")).string()};
+    if (mapped) {
+      command.insert(command.end(), {"--data", "text=" + snapshot});
+    }
+    const std::string said = (folder.path() / "said").string();
+    Process local(command, {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()}, {"ATOLL_TEST_STEP_MS", "1"}}, said, said);
+    const bool ended = Cluster::eventually([&] { return !local.running(); }, std::chrono::seconds(60));
+    INFO(atl_test::text_of(said));
+    REQUIRE(ended);
+    CHECK(local.wait() == 0);
+  }
+}
+
+TEST_CASE("process: local's islands read a store's token from a file that is named from where it was started") {
+  const atl_test::StoreServer server;
+  const atl_test::TemporaryFolder folder;
+  folder.write("text.txt", std::string(100'000, 'x'));
+  const fs::path token = folder.write("token", "bearer-of-a-test\n");
+  fs::permissions(token, fs::perms::owner_read | fs::perms::owner_write);
+  folder.write("run.toml",
+               "[run]\nname = \"here\"\n[model]\nlayers = 1\nwidth = 32\nheads = 2\n[data]\nfiles = [\"text.txt\"]\n[training]\nsteps = "
+               "10\nbatch = 4\nsequence_length = 16\nwarmup_steps = 1\n[strategy]\ninner_steps = 5\n[checkpoint]\nevery_rounds = 1\n"
+               "copy = \"" +
+                   server.url() + "/kept\"\n");
+  const std::string said = (folder.path() / "said").string();
+  Process local({kAtoll, "local", (folder.path() / "run.toml").string(), "--islands", "2", "--state", (folder.path() / "state").string()},
+                {{"ATOLL_TRAINER_MODULE", atl_test::arithmetic_trainer()},
+                 {"ATOLL_TEST_STEP_MS", "1"},
+                 {"ATOLL_STORE_TOKEN_FILE", fs::relative(token).string()}},
+                said, said);
+  const bool ended = Cluster::eventually([&] { return !local.running(); }, std::chrono::seconds(90));
+  INFO(atl_test::text_of(said));
+  REQUIRE(ended);
+  CHECK(local.wait() == 0);
+  const auto puts = server.requests("PUT");
+  CHECK_FALSE(puts.empty());
+  CHECK(std::ranges::all_of(puts, [](const auto& put) { return put.headers.at("authorization") == "Bearer bearer-of-a-test"; }));
 }
 
 }  // namespace of_local_test

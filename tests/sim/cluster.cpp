@@ -423,6 +423,11 @@ Status Cluster::drain(std::size_t index) {
   return done;
 }
 
+void Cluster::revoke(std::size_t index) {
+  coordinator_->revoke(coordinator_now(), hosts_.at(index)->id(), "the test asked");
+  pump_coordinator();
+}
+
 // Nobody has the run's state, neither in memory nor on a disk: then it may wait for ever, as long as it says so.
 bool Cluster::all_copies_lost() {
   for (const auto& host : hosts_) {

@@ -57,6 +57,7 @@ class Cluster {
   Status pause();
   Status resume();
   Status drain(std::size_t index);
+  void revoke(std::size_t index);
   Status remove();
   // A copy of the ledger, with what its readers had heard by then.
   [[nodiscard]] LedgerCopy copy_ledger() const { return {ledger_, checkers_.tape()}; }

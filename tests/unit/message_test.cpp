@@ -149,7 +149,7 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
                                 with(Ready(), [&](Ready& m) { m.facts.data.to = amount; }),
                                 with(Ready(), [&](Ready& m) { m.facts.overwritten = amount; }),
                                 with(Exchanged(), [&](Exchanged& m) { m.round = Round(count); }),
-                                with(Exchanged(), [&](Exchanged& m) { m.bytes_sent = count; }),
+                                with(Exchanged(), [&](Exchanged& m) { m.bytes_sent = amount; }),
                                 with(ExchangeFailed(), [&](ExchangeFailed& m) { m.epoch = Epoch(count); }),
                                 with(Withdrawn(), [&](Withdrawn& m) { m.facts.tokens = amount; }),
                                 with(Merged(), [&](Merged& m) { m.step = Step(count); }),
@@ -186,6 +186,10 @@ TEST_CASE("numbers that count are bounded where they are decoded, each as its ki
       CHECK(contains(why(message), "a number that is too large"));
     }
   }
+  for (const double norm : {-1e-300, -1.0, -std::numeric_limits<double>::infinity()}) {
+    CHECK(contains(why(with(Ready(), [&](Ready& m) { m.facts.norm = norm; })), "a length below zero"));
+  }
+  CHECK(why(with(Ready(), [&](Ready& m) { m.facts.norm = -0.0; })).empty());
   CHECK(Epoch(std::numeric_limits<std::uint64_t>::max()).next() > Epoch(1));
 }
 

@@ -66,4 +66,19 @@ TEST_CASE("running totals: a coordinator that is restarted counts nothing twice,
   CHECK(anew.add(a, report(5, 0.05, 1)).tokens == 145);
 }
 
+TEST_CASE("running totals: an island that begins again and again with the largest numbers makes no sum that wraps, or is endless") {
+  RunningTotals totals;
+  const IslandId a("a");
+  for (int i = 0; i < 20; ++i) {
+    const IslandReport large = totals.add(a, report(kMaxCount, i % 3 == 0 ? -1e308 : 1e308, kMaxCount / 2));
+    CHECK(large.tokens == kMaxCount);
+    CHECK(large.bytes_received <= kMaxCount);
+    CHECK(large.bytes_sent >= kMaxCount / 2);
+    CHECK((large.compute_seconds >= 0 && large.compute_seconds <= 1e12));
+    const IslandReport small = totals.add(a, report(0, 0, 0));
+    CHECK(small.tokens == kMaxCount);
+    CHECK((small.compute_seconds >= 0 && small.compute_seconds <= 1e12));
+  }
+}
+
 }  // namespace of_running_totals_test

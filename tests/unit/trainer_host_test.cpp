@@ -225,6 +225,9 @@ TEST_CASE("a trainer inherits neither its agent's secrets nor the agent's place 
                                                   {"TORCHELASTIC_RUN_ID", "x"},
                                                   {"SLURM_JOB_ID", "17"},
                                                   {"ATOLL_TEST_WORD", "kept"},
+                                                  {"ALL_PROXY", "socks5://ada:secret@proxy.example:1080"},
+                                                  {"https_proxy", "http://ada:secret@proxy.example:3128"},
+                                                  {"HTTP_PROXY", "http://proxy.example:3128"},
                                                   {"AWS_REGION", "eu"}};
   for (const auto& [name, value] : had) {
     ::setenv(name.c_str(), value.c_str(), 1);
@@ -251,7 +254,7 @@ TEST_CASE("a trainer inherits neither its agent's secrets nor the agent's place 
     const std::map<std::string, std::string> alone = variables_of(trainer, {});
     for (const auto& [name, value] : had) {
       INFO(trainer << " " << name);
-      CHECK(alone.contains(name) == (name == "SLURM_JOB_ID" || name == "ATOLL_TEST_WORD" || name == "AWS_REGION"));
+      CHECK(alone.contains(name) == (name == "SLURM_JOB_ID" || name == "ATOLL_TEST_WORD" || name == "AWS_REGION" || name == "HTTP_PROXY"));
     }
   }
   const auto given = variables_of("true", {"gpt=WORLD_SIZE=1", "gpt=AWS_ACCESS_KEY_ID=its own"});

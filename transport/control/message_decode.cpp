@@ -307,6 +307,15 @@ class Decoder {
     return value;
   }
 
+  // Of a contribution; may be not finite.
+  double length(double value) {
+    if (value < 0) {
+      fail("a length below zero");
+      return 0;
+    }
+    return value;
+  }
+
   template <typename Items>
   bool bounded(const Items& items) {
     if (items.size() > kMaxListItems) {
@@ -495,8 +504,8 @@ class Decoder {
                  epoch(m.epoch()),
                  round(m.round()),
                  digest(m.digest()),
-                 {amount(m.tokens()), amount(m.steps()), m.training_loss(), m.norm(), m.fragment(), range(m.data()), amount(m.sequences()),
-                  round(m.base()), m.staleness(), amount(m.overwritten()), m.fingerprint()}};
+                 {amount(m.tokens()), amount(m.steps()), m.training_loss(), length(m.norm()), m.fragment(), range(m.data()),
+                  amount(m.sequences()), round(m.base()), m.staleness(), amount(m.overwritten()), m.fingerprint()}};
   }
   Exchanged get(const wire::Exchanged& m) {
     return Exchanged{run(m.run()),
@@ -504,8 +513,8 @@ class Decoder {
                      round(m.round()),
                      Attempt(m.attempt()),
                      digest(m.digest()),
-                     count(m.bytes_sent()),
-                     count(m.bytes_received()),
+                     amount(m.bytes_sent()),
+                     amount(m.bytes_received()),
                      m.seconds(),
                      island(m.slowest()),
                      m.arrived_seconds(),

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -88,17 +89,39 @@ void add_trainers(const std::string& name, const std::string& command, const Loc
   }
 }
 
+using AddOption = std::function<void(const char*, const std::string&)>;
+
+// Whoever starts it owns what the paths lead to, also by links to elsewhere, as Hugging Face's cache has them.
+void allow(const std::string& pattern, const AddOption& add) {
+  const fs::path base = base_of_pattern(pattern);
+  std::set<fs::path> folders = {base};
+  DataSpec all;
+  all.files = {pattern};
+  const Result<std::vector<fs::path>> files = resolve_data(all, {{}, {"/"}}, {});
+  for (const fs::path& file : files ? *files : std::vector<fs::path>()) {
+    for (fs::path at = file; at != base && at.has_relative_path(); at = at.parent_path()) {
+      std::error_code failure;
+      if (const fs::path target = fs::is_symlink(at, failure) ? fs::canonical(at, failure) : fs::path(); !failure && !target.empty()) {
+        folders.insert(fs::is_directory(target, failure) ? target : target.parent_path());
+      }
+    }
+  }
+  for (const fs::path& folder : folders) {
+    add("--allow-data", folder.string());
+  }
+}
+
 std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string& trainer_command, const LocalOptions& options) {
   std::vector<std::string> arguments;
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   for (const std::string& file : spec.data.files) {
-    add("--allow-data", base_of_pattern(file).string());
+    allow(file, add);
   }
   if (const std::string features(features_file(spec.diffusion.features)); !features.empty()) {
     add("--allow-data", base_of_pattern(features).string());
   }
   if (begins_from_file(spec)) {
-    add("--allow-data", base_of_pattern(spec.model.from).string());
+    allow(spec.model.from, add);
   }
   for (const std::string& folder : options.allow_data) {
     add("--allow-data", fs::absolute(folder).string());
@@ -108,8 +131,11 @@ std::vector<std::string> agent_arguments(const RunSpec& spec, const std::string&
   }
   for (const std::string& mapping : options.data) {
     const std::size_t equals = mapping.find('=');
-    add("--data",
-        equals == std::string::npos ? mapping : mapping.substr(0, equals + 1) + fs::absolute(mapping.substr(equals + 1)).string());
+    const std::string path = equals == std::string::npos ? mapping : fs::absolute(mapping.substr(equals + 1)).string();
+    add("--data", equals == std::string::npos ? mapping : mapping.substr(0, equals + 1) + path);
+    if (equals != std::string::npos) {
+      allow(path, add);
+    }
   }
   if (!options.uplink.empty()) {
     add("--uplink", options.uplink);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <span>
 
 #include "agent/engine/built_in_model.hpp"
 #include "agent/service/data_access.hpp"
@@ -74,16 +75,31 @@ struct DataHere {
   std::vector<std::string> notes;
 };
 
+// That the model has a place for each of the first tokens, as many as are looked at within a second.
+Status check_tokens(const TokenStream& tokens, std::uint64_t vocabulary) {
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 16;
+  const std::uint64_t most = tokens.all_known(vocabulary) ? 0 : std::min(tokens.size(), std::uint64_t{1} << 26);
+  std::vector<std::int64_t> block(kBlock);
+  for (std::uint64_t at = 0; at < most; at += kBlock) {
+    ATOLL_TRY(tokens.read(at, vocabulary, std::span(block).first(static_cast<std::size_t>(std::min(kBlock, most - at)))));
+  }
+  return {};
+}
+
 // Tokens are counted as the trainer counts them; images only as files, for they would have to be read whole.
-Result<std::string> listing_of_data(const RunSpec& spec) {
+Result<DataHere> reading_of(const RunSpec& spec) {
   ATOLL_ASSIGN(const std::vector<std::filesystem::path> found, resolve_data(spec.data, {{}, {"/"}}, {}, DataReader::built_in));
   if (model_kind(spec) == ModelKind::diffusion) {
-    return listing_of(found);
+    return DataHere{listing_of(found), {}};
   }
   std::vector<std::string> files;
   std::ranges::transform(found, std::back_inserter(files), [](const std::filesystem::path& file) { return file.string(); });
   ATOLL_ASSIGN(const TokenStream tokens, TokenStream::open(files, spec.data.format));
-  return tokens.listing();
+  DataHere here{tokens.listing(), {}};
+  if (const Status known = check_tokens(tokens, spec.model.vocabulary); !known) {
+    here.notes.push_back("the run would fail on these data: " + known.error().why);
+  }
+  return here;
 }
 
 // A data set by name, or an url, is none of this machine's.
@@ -91,13 +107,13 @@ DataHere data_here(const RunSpec& spec) {
   if (has_own_trainer(spec) || spec.data.files.empty()) {
     return {};
   }
-  const Result<std::string> listing = listing_of_data(spec);
-  if (listing) {
-    return {*listing, {}};
+  Result<DataHere> here = reading_of(spec);
+  if (here) {
+    return *std::move(here);
   }
-  const bool absent = listing.error().code == Code::not_found;
+  const bool absent = here.error().code == Code::not_found;
   return {"",
-          {(absent ? "the data are not on this machine (" : "on this machine the data cannot be read (") + listing.error().why +
+          {(absent ? "the data are not on this machine (" : "on this machine the data cannot be read (") + here.error().why +
            "); each island reads these paths on its own disk, within what its agent allows (--allow-data)"}};
 }
 

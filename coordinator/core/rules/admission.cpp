@@ -1,5 +1,7 @@
 // Who comes, or comes back, while others have the state: from memory, or from peers.
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "coordinator/core/core_state.hpp"
 #include "coordinator/core/rules/shared_rule.hpp"
@@ -18,6 +20,20 @@ bool forget_order(Membership& membership, const CaughtUp& message, TimePoint now
   membership.entry.drop_progress();
   membership.entry.repeat_at(now);
   return true;
+}
+
+// The newest checkpoint, of several files the one that most offer; after a try that failed another one. Nothing: nobody offers any.
+std::optional<Checkpointed> offer_for(const Membership& joiner, std::vector<Checkpointed> offers) {
+  const auto supporters = [&offers](const Digest& file) { return std::ranges::count(offers, file, &Checkpointed::file); };
+  std::vector<Checkpointed> files;
+  for (const Checkpointed& offer : offers) {
+    if (std::ranges::find(files, offer.file, &Checkpointed::file) == files.end()) {
+      files.push_back(offer);
+    }
+  }
+  std::ranges::stable_sort(files, std::greater<>(),
+                           [&](const Checkpointed& offer) { return std::pair(offer.round, supporters(offer.file)); });
+  return files.empty() ? std::nullopt : std::optional(files[joiner.entry.failures() % files.size()]);
 }
 
 }  // namespace
@@ -77,15 +93,16 @@ void SharedRule::order_catch_up(Run& run, Membership& membership) {
     return;
   }
   if (!membership.entry.catch_up() || stale) {
-    std::optional<Checkpointed> best;
+    std::vector<Checkpointed> offers;
     bool all_told = true;
     for (const IslandId& id : run.members) {
-      const Membership& source = run.memberships.at(id);
-      all_told = all_told && (!source.source.offering || source.source.offered);
-      if (source.source.offering && source.source.offered && (!best || source.source.offered->round > best->round)) {
-        best = source.source.offered;
+      const Source& source = run.memberships.at(id).source;
+      all_told = all_told && (!source.offering || source.offered);
+      if (source.offering && source.offered) {
+        offers.push_back(*source.offered);
       }
     }
+    const std::optional<Checkpointed> best = offer_for(membership, std::move(offers));
     if (!best || (!all_told && run.in_rounds().offers_since && now() < *run.in_rounds().offers_since + kOfferPatience)) {
       if (best) {
         wake_at(*run.in_rounds().offers_since + kOfferPatience);
@@ -127,21 +144,39 @@ bool LockstepRule::takes_state(const Run& run, const IslandId& joiner) const {
   return islands_.trains(joiner, run.about.id).value_or(false);
 }
 
+// All members write the same bytes. Whose file is another than that of more than half of them leaves; of one word against another nobody
+// can tell which is true.
+void SharedRule::compare_files(Run& run, const IslandId& teller, Round round) {
+  const Lineage::OtherFiles others = run.lineage.other_files(round, run.members);
+  const std::string what = "outer state of round " + std::to_string(round.value);
+  if (!others.islands.empty() && !others.known) {
+    event(run.about.id, teller, "warning", "state_differs",
+          "the islands' " + what + " differs although all its rounds agree, at " + list_of(islands_.names_of(others.islands)) +
+              " from others: which memory or disk is faulty cannot be told yet");
+    return;
+  }
+  for (const IslandId& id : others.islands) {
+    event(run.about.id, id, "error", "state_differs",
+          "island " + islands_.name_of(id) + "'s " + what +
+              " differs from its peers' although all its rounds agree: its memory or disk is faulty");
+    islands_.keeps_not(id, run.about.id, round);
+    core_.leave_epoch(run, id, "its " + what + " differs from its peers'", true);
+    core_.release(id, run);
+    core_.offend(run, id, "its " + what + " differs from its peers'");
+  }
+}
+
 // Whether a checkpoint is of the run's present history, and the same as its peers'. An island whose checkpoint differs leaves the epoch.
 bool SharedRule::takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message) {
   const IslandId island = membership.record.island;
   if (!run.lineage.confirms(message.round, message.digest)) {
     return false;  // of rounds that were given up
   }
-  if (!run.lineage.agrees_on_file(message.round, message.file) && compares_files() && run.is_member(island)) {
-    const std::string what = "outer state of round " + std::to_string(message.round.value);
-    event(run.about.id, island, "error", "state_differs",
-          "island " + islands_.name_of(island) + "'s " + what +
-              " differs from its peers' although all its rounds agree: its memory or disk is faulty");
-    core_.leave_epoch(run, island, "its " + what + " differs from its peers'", true);
-    core_.release(island, run);
-    core_.offend(run, island, "its " + what + " differs from its peers'");
-    return false;
+  if (const bool news = run.lineage.tell_file(message.round, island, message.file); news && compares_files() && run.is_member(island)) {
+    compare_files(run, island, message.round);
+    if (!run.is_member(island)) {
+      return false;
+    }
   }
   run.lineage.has_checkpoint(message.round);
   return true;

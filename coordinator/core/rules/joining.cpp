@@ -121,9 +121,9 @@ void RoundRule::hear(Run& run, Membership& membership, const Checkpointed& messa
     touch(run);
   }
   if (message.error) {
-    event(run.about.id, island, "warning", "checkpoint_failed",
-          "island " + islands_.name_of(island) + " could not write its checkpoint of round " + std::to_string(message.round.value) + ": " +
-              bounded(message.error->why) + "; its older checkpoints are still good");
+    told(run.about.id, island, "warning", "checkpoint_failed",
+         "island " + islands_.name_of(island) + " could not write its checkpoint of round " + std::to_string(message.round.value) + ": " +
+             bounded(message.error->why) + "; its older checkpoints are still good");
     return;
   }
   const bool fresh = !source.checkpointed || source.checkpointed->round < message.round || source.checkpointed->digest != message.digest;

@@ -29,14 +29,29 @@ void OwnStateRule::greet_active(Run& run, Membership& membership, bool new_boot,
 }
 
 bool OwnStateRule::is_done(const Run& run, const RunEnded& message) const {
-  return run.spec.merge_rounds == 0 || (run.at_end() && message.digest == run.lineage.digest());
+  return run.spec.merge_rounds == 0 ? message.round >= Round(run.spec.rounds) : run.at_end() && message.digest == run.lineage.digest();
 }
 
 // After those that are furthest.
 Round OwnStateRule::next_stand(const Run& run) const { return std::min(run.terms().last_trained(), run.furthest().next()); }
 
+// An island that has no access any more may have claimed any round.
+void OwnStateRule::on_revoked(Run& run) {
+  if (run.life.pausing() && next_stand(run) < *run.life.pauses_after()) {
+    core_.pause_after(run, next_stand(run));
+  }
+}
+
 // Elsewhere the round's commit says so.
 void OwnStateRule::tell_pause(Run& run) {
+  for (const IslandId& id : run.members) {
+    const Progress& progress = run.memberships.at(id).progress;
+    if (const Round own = std::max(progress.merged, progress.contributed); own.next() >= *run.life.pauses_after()) {
+      told(run.about.id, id, "info", "pause_awaited",
+           "island " + islands_.name_of(id) + " has come to round " + std::to_string(own.value) + " of run " + run.about.name +
+               ": the others stand where it can");
+    }
+  }
   for (const IslandId& id : run.members) {
     send(id, core_.new_epoch_of(run, id));
     restart(run.memberships.at(id).source.offer_resend);
@@ -83,6 +98,9 @@ void OwnStateRule::hear_own(Run& run, Membership& membership, const atl::Ready& 
 void OwnStateRule::on_merged_newer(Run& run, Membership& /*membership*/, const Merged& message) { note_own_round(run, message.round); }
 
 bool OwnStateRule::takes_checkpoint(Run& run, Membership& membership, const Checkpointed& message) {
+  if (message.round > Round(run.spec.rounds)) {
+    return false;
+  }
   membership.progress.settled = true;
   note_own_round(run, message.round);
   return true;

@@ -37,6 +37,7 @@ class OwnStateRule : public RoundRule {
   [[nodiscard]] bool is_done(const Run& run, const RunEnded& message) const override;
   [[nodiscard]] Round next_stand(const Run& run) const override;
   void tell_pause(Run& run) override;
+  void on_revoked(Run& run) override;
   [[nodiscard]] bool lacks_members(const Run&) const override { return false; }
   [[nodiscard]] Round present_round(const Run& run) const override;
   [[nodiscard]] Round furthest_known(const Run& run) const override { return Round(run.spec.rounds); }

@@ -2,6 +2,7 @@
 // own rounds; only the rounds at the end, which merge all islands' outer parameters, are planned and committed here (round_path.cpp).
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "coordinator/core/core_state.hpp"
 #include "coordinator/core/rules/own_state_rule.hpp"
@@ -140,15 +141,16 @@ void GossipRule::advance_pair_joins(Run& run) {
     if (membership.entry.catch_up()) {
       continue;
     }
-    const Membership* source = nullptr;
+    // The furthest; after a try that failed another one.
+    std::vector<const Membership*> sources;
     for (const IslandId& member : run.members) {
-      const Membership& candidate = run.memberships.at(member);
-      if (candidate.source.offering && candidate.source.offered &&
-          (source == nullptr || candidate.source.offered->round > source->source.offered->round)) {
-        source = &candidate;
+      if (const Membership& candidate = run.memberships.at(member); candidate.source.offering && candidate.source.offered) {
+        sources.push_back(&candidate);
       }
     }
-    if (source != nullptr) {
+    std::ranges::stable_sort(sources, std::greater<>(), [](const Membership* one) { return one->source.offered->round; });
+    if (!sources.empty()) {
+      const Membership* source = sources[membership.entry.failures() % sources.size()];
       const Checkpointed& has = *source->source.offered;
       membership.entry.ordered(CatchUp{run.about.id,
                                        run.epoch,

@@ -10,6 +10,10 @@
 namespace atl::coordinator {
 namespace {
 
+// Assignments are numbered from the time on at which they began, in milliseconds of Unix (IslandAssignment::tell()): none has a number so
+// far ahead.
+constexpr std::int64_t kNumbersAhead = std::int64_t{1} << 40;
+
 // K of "experts/K".
 std::size_t number_of(const std::string& task) {
   return static_cast<std::size_t>(std::strtoul(task.c_str() + task.find('/') + 1, nullptr, 10));
@@ -121,7 +125,8 @@ Stir TaskRule::stir_of(const Run& run, const IslandId& island, const AssignmentR
 
 void TaskRule::hear(Run& run, Membership& membership, const AssignmentReport& message) {
   const IslandId island = membership.record.island;
-  if (membership.record.state != MembershipState::active) {
+  if (membership.record.state != MembershipState::active ||
+      message.number > static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ms(now()), 0) + kNumbersAhead)) {
     return;
   }
   IslandAssignment& told = run.tasks().told(island);

@@ -315,7 +315,8 @@ RoundInput RoundRule::round_input(Run& run, Round number) {
 // result, and are named.
 void RoundRule::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
-  AmountInput amounts{{}, run.spec.strategy.inner_steps, 0};
+  // The merge of all islands' models is weighted by all that they trained on.
+  AmountInput amounts{{}, trains() ? run.spec.strategy.inner_steps : run.spec.training.steps, 0};
   // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
   if (closing_.bounds_steps()) {
     amounts.tokens_per_step = most_tokens_per_step(run.spec);
@@ -324,7 +325,8 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
   for (const auto& [id, contribution] : run.rounds().at(number).contributions()) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
-      amounts.amounts.push_back({id, contribution.facts.tokens, closing_.missed_by(run, contribution), contribution.facts.steps > 0});
+      amounts.amounts.push_back(
+          {id, contribution.facts.tokens, closing_.missed_by(run, contribution), !trains() || contribution.facts.steps > 0});
       fragment = contribution.facts.fragment;
     }
   }
@@ -334,9 +336,6 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
       return;
     }
     std::erase_if(amounts.amounts, [&rejected = id](const JudgedAmount& judged) { return judged.island == rejected; });
-  }
-  if (!trains()) {
-    return;  // the merge of all islands' models is weighted by all that they trained on
   }
   for (const auto& [id, why] : decide_amounts(amounts)) {
     if (!reject_contribution(run, number, id, why, {})) {
@@ -406,8 +405,8 @@ void RoundRule::send_exchange(Run& run, Round number, const std::vector<IslandId
   const bool norms = closing_.needs_norms() || needs_norms(run.spec.strategy.aggregator);
   const std::vector<IslandId> nobody;
   Exchange order = round.exchange_of(again ? nobody : run.members, norms);
-  if (const double largest = round.largest_norm(); !norms && largest > 0) {
-    order.terms.norms = {largest};  // what no contribution may go beyond
+  if (const double largest = round.largest_norm(); !norms && largest > 0 && trains()) {  // of a merge no norms are measured
+    order.terms.norms = {largest};                                                       // what no contribution may go beyond
   }
   order.run = run.about.id;
   order.epoch = run.epoch;

@@ -70,6 +70,8 @@ class Rule : protected Services {
   virtual void on_vacated(Run&, const IslandId&) {}
   // It has left the epoch.
   virtual void on_left(Run&, const IslandId&, const std::string& /*why*/) {}
+  // A member has left that has no access any more: what it claimed goes with it.
+  virtual void on_revoked(Run&) {}
   // It was taken in, and the new epoch comes next.
   virtual void on_admitted(Run&) {}
   // There is a new epoch. Its members have not been told.

@@ -65,7 +65,10 @@ void SharedRule::compare_held(Run& run, Membership& membership, const HeldRun* h
   membership.entry.is_ahead(core_.is_ahead(run, held));
   const auto ahead =
       std::ranges::count_if(run.memberships, [&](const auto& each) { return each.second.entry.ahead() && islands_.alive(each.first); });
-  const bool enough = membership.entry.ahead() && static_cast<std::size_t>(ahead) >= run.spec.islands.min;
+  // Who is here and goes on from the ledger's newest round says the contrary.
+  const auto beside = std::ranges::count_if(
+      run.members, [&](const IslandId& id) { return islands_.alive(id) && !run.memberships.at(id).entry.ahead() && id != island; });
+  const bool enough = membership.entry.ahead() && static_cast<std::size_t>(ahead) >= run.spec.islands.min && ahead >= beside;
   if (enough && !run.lineage.restored() && run.lineage.initialised()) {
     // The ledger is an older copy. Nobody goes on from the round that it ends with, or copies it, before it is known what all have. One
     // that came before them with such a round was taken for one that has to catch up.

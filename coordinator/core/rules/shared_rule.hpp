@@ -55,6 +55,7 @@ class SharedRule : public RoundRule {
   void advance_joins(Run& run);
   void readmit(Run& run);
   void admit_joiners(Run& run);
+  void compare_files(Run& run, const IslandId& teller, Round round);
   void order_catch_up(Run& run, Membership& membership);
   void advance_restore(Run& run);
   bool finish_restore(Run& run);

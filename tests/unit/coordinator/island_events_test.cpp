@@ -3,6 +3,7 @@
 
 #include "coordinator/core/core.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/coordinator_core_bench.hpp"
 
 namespace of_coordinator_island_events_test {
 
@@ -66,6 +67,44 @@ TEST_CASE("what an island tells is kept in pieces of bounded length") {
   }
   CHECK(bytes > 0);
   CHECK(bytes < 200'000);
+}
+
+TEST_CASE("a path that is said to be broken and whole again without end has a bounded number of it kept") {
+  Bench bench({"a", "b"});
+  for (int i = 0; i < 10'000; ++i) {
+    bench.core.step(bench.now, IslandId("a"), 1, PathReport{IslandId("b"), i % 2 == 1, "nothing came"});
+    bench.core.step(bench.now, IslandId("a"), 1,
+                    Ways{{PeerWay{IslandId("b"), Way{.relay = i % 2 == 1 ? "" : "relay-" + std::to_string(i)}}}});
+  }
+  const auto records = bench.core.take_ready().records;
+  const auto kept = std::ranges::count_if(records, [](const Record& record) {
+    const auto* event = std::get_if<EventRecord>(&record);
+    return event != nullptr && event->kind.starts_with("path_");
+  });
+  CHECK(kept >= 10);
+  CHECK(kept <= 60);
+}
+
+TEST_CASE("checkpoints that an island says without end it could not write, or has copied, have a bounded number of it kept") {
+  atl_test::Bench bench;
+  bench.join("a");
+  bench.join("b");
+  RunSpec spec = atl_test::spec_for(2, 2, 20);
+  spec.checkpoint.copy = "s3://bucket/run";
+  REQUIRE(bench.core.submit(bench.now, bench.run, spec, "", "file"));
+  bench.now += 2s;
+  bench.core.tick(bench.now);
+  bench.take();
+  REQUIRE(bench.told("run_started") == 1);
+  for (std::uint64_t i = 1; i <= 10'000; ++i) {
+    const IslandId liar(i % 2 == 1 ? "a" : "b");
+    bench.core.step(bench.now, liar, 1, Checkpointed{bench.run, Round(i), {}, {}, 0, Error{Code::io, "the disk is full"}});
+    bench.core.step(bench.now, liar, 1, Copied{bench.run, Round(i), {}, i, i, 1, "s3://bucket/run", std::nullopt});
+    bench.core.step(bench.now, liar, 1, Copied{bench.run, Round(i), {}, 0, 0, 1, "s3://bucket/run", Error{Code::io, "no"}});
+  }
+  bench.take();
+  CHECK(bench.told("checkpoint_failed") >= 5);
+  CHECK(bench.told("checkpoint_failed") + bench.told("checkpoint_copied") + bench.told("checkpoint_not_copied") <= 120);
 }
 
 }  // namespace of_coordinator_island_events_test

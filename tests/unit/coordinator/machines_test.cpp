@@ -208,8 +208,16 @@ TEST_CASE("the lineage: what is committed, from what a run can go on, and what i
   held.digest = digest(199);
   CHECK(lineage.verified(IslandId("a"), held));  // it took part in round 100 and has its result
   CHECK_FALSE(lineage.verified(IslandId("b"), held));
-  CHECK(lineage.agrees_on_file(Round(90), digest(1)));
-  CHECK_FALSE(lineage.agrees_on_file(Round(90), digest(2)));
+  const std::vector<IslandId> members = {IslandId("a"), IslandId("b"), IslandId("c")};
+  CHECK(lineage.tell_file(Round(90), IslandId("a"), digest(1)));
+  CHECK(lineage.other_files(Round(90), members).islands.empty());
+  CHECK(lineage.tell_file(Round(90), IslandId("b"), digest(2)));
+  CHECK_FALSE(lineage.tell_file(Round(90), IslandId("b"), digest(2)));
+  CHECK(lineage.other_files(Round(90), members).islands == std::vector{IslandId("b")});
+  CHECK_FALSE(lineage.other_files(Round(90), members).known);  // one word against another
+  CHECK(lineage.tell_file(Round(90), IslandId("c"), digest(2)));
+  CHECK(lineage.other_files(Round(90), members).islands == std::vector{IslandId("a")});
+  CHECK(lineage.other_files(Round(90), members).known);
   CHECK(lineage.roll_back(Round(90)) == std::vector<DataRange>{{0, 0, 90}});
   CHECK(lineage.committed() == Round(90));
   CHECK(lineage.digest() == digest(190));
