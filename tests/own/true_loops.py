@@ -173,6 +173,62 @@ class TrueLoops:
         island._carry_out(write)
         self.assertEqual(island._arena[:4].tolist(), [8] * 4)
 
+    def test_what_is_not_shared_and_is_trained_is_refused_by_name(self):
+        """A GAN's discriminator that is frozen between two batches, a teacher that follows its student: of each island another, and in no export."""
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        def step(island):
+            island._carry_out(library.Order(library.WRITE))
+            island._stand()
+
+        def begun(**how):
+            model = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 2), "teacher": torch.nn.Linear(2, 2)})
+            model["teacher"].requires_grad_(False)
+            island = island_of()
+            island.start(model, torch.optim.SGD(model["net"].parameters(), 0.1), **how)
+            step(island)
+            return model["teacher"], island
+
+        teacher, island = begun()
+        for _ in range(9):
+            step(island)  # which stays as it was
+        teacher.weight.data = teacher.weight.data * 0.99 + 0.01
+        with self.assertRaisesRegex(Refused, "'teacher.weight' is not shared, for it required no gradient .* its values have changed since"):
+            for _ in range(9):
+                step(island)
+        for how, shared in (({"synchronise": lambda name, _: True}, 12), ({"synchronise": lambda name, _: name.startswith("net")}, 6)):
+            teacher, island = begun(**how)  # a choice of the program's own
+            self.assertEqual(island._arena.size, shared)
+            teacher.weight.data.mul_(0.5)
+            step(island)
+        teacher, island = begun()
+        teacher.half()  # the same values
+        step(island)
+
+    def test_two_over_the_same_memory_are_refused_by_name(self):
+        import torch
+
+        from atoll._island import Refused
+
+        def started(**parameters):
+            model = torch.nn.ParameterDict({name: torch.nn.Parameter(values) for name, values in parameters.items()})
+            island_of().start(model, torch.optim.SGD(model.parameters(), 0.1))
+
+        whole = torch.zeros(4, 6)
+        for one, two in ((whole, whole), (whole[:2], whole[1:]), (whole[:, :4], whole[:, 3:]), (whole.t(), whole[3:, 5:])):
+            with self.assertRaisesRegex(Refused, "parameters 'a' and 'b' lie over the same memory"):
+                started(a=one, b=two)
+        started(a=whole[:2], b=whole[2:])
+        started(a=whole[:, :3], b=whole[:, 3:], c=torch.zeros(()), d=torch.zeros(()))
+        with self.assertRaisesRegex(Refused, "parameter 'a' is expanded"):
+            started(a=torch.zeros(1).expand(5))
+        lazy = torch.nn.Sequential(torch.nn.LazyLinear(3))
+        with self.assertRaisesRegex(Refused, "parameter '0.weight' has no shape yet"):
+            island_of().start(lazy, torch.optim.SGD(lazy.parameters(), 0.1))
+
     def test_names_are_those_of_the_plain_model(self):
         import torch
 

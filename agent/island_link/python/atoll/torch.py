@@ -256,6 +256,7 @@ class TorchIsland(RankedIsland):
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+        self._declared.begun()
 
     def steps(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0 on, of a loop without an optimiser of PyTorch's; each must end with done(). Ends when the run is over,
