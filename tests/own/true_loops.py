@@ -101,6 +101,38 @@ class TrueLoops:
                         self.assertEqual([rest for _, *rest in run], [whole[step] for step, *_ in run])
                     self.assertEqual([len(run) for run in runs], [250, 280, 40, 220])
 
+    def test_a_scheduler_that_the_loop_steps_in_some_steps_alone_is_refused(self):
+        """One that counts epochs would fall as often as there are steps, one behind a warm-up of the program's own would begin too early."""
+        from torch.optim import lr_scheduler as of
+
+        from atoll._island import Refused
+
+        def done(steps, fused=False, resume=None):
+            model, opt = optimizer_of()
+            opt.param_groups[0]["fused"] = fused
+            sched = of.StepLR(opt, 30)
+            island = island_of(resume, orders={200: library.Order(library.STAND_AT, step=230, position=230)})
+            island.start(model, opt, scheduler=sched)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for step in island.steps():
+                    if steps(step):
+                        sched.step()
+                    island.done(0.0, samples=1)
+            return island.step
+
+        from atoll import _library as library
+
+        for steps in (lambda step: True, lambda step: False, lambda step: step % 4, lambda step: step not in (100, 101, 102), lambda step: step < 299):
+            self.assertEqual(done(steps), 300)
+        for once_an_epoch in (lambda step: step % 60 == 59, lambda step: step % 5 == 4):
+            with self.assertRaisesRegex(Refused, "scheduler\\[0\\] is stepped by the loop in some steps and not in (59|4) in a row: .* counts epochs"):
+                done(once_an_epoch)
+            self.assertEqual(done(once_an_epoch, fused=True), 300)
+        for steps, resume in ((lambda step: step >= 20, None), (lambda step: step < 100, None), (lambda step: step >= 120, {"step": 50, "position": 50})):
+            with self.assertRaisesRegex(Refused, "begins or ends in the middle"):
+                done(steps, resume=resume)
+
     def told(self, island, state, scheduler=None, steps=3):
         model, opt = optimizer_of()
         said = io.StringIO()
