@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import random
 import resource
 import subprocess
 import tempfile
@@ -206,6 +207,35 @@ class Traps(unittest.TestCase):
                 opt.step()
         self.assertEqual(modes, [[True, True, True, False]] * 8)
 
+    def test_an_evaluation_leaves_the_random_numbers_and_the_losses_of_the_training(self):
+        """How often a run is evaluated, and by whom, is no matter of what it trains on."""
+        import torch
+
+        drawn = {}
+        for evaluated in (False, True):
+
+            def evaluate():
+                self.assertRaisesRegex(RuntimeError, "is for the loss of a batch in training", island.log, loss=100.0)
+                island.log(seen=1.0)
+                torch.manual_seed(7)
+                random.seed(7)
+                numpy.random.seed(7)
+                return torch.rand(())
+
+            from atoll.torch import Alone, TorchIsland
+
+            island, (model, opt) = TorchIsland(Alone({"training": {"steps": 9}}, every=2), {}), optimizer_of()
+            answers, drawn[evaluated] = Answers(island), []
+            for seed in (torch.manual_seed, random.seed, numpy.random.seed):
+                seed(1)
+            with contextlib.redirect_stderr(io.StringIO()) as said, island.train(model, opt, evaluate=evaluate if evaluated else None):
+                for _ in island.loader(list(range(40))):
+                    drawn[evaluated].append((float(torch.rand(())), random.random(), float(numpy.random.rand())))
+                    opt.step()
+                    island.log(loss=2.0)
+            self.assertEqual((answers.losses, "held-out loss" in said.getvalue()), ([2.0] * 9, evaluated))
+        self.assertEqual(drawn[True], drawn[False])
+
     def test_two_optimisers_do_one_step_together(self):
         done = subprocess.run(program("gan"), env=WITHOUT, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -401,6 +431,7 @@ class Traps(unittest.TestCase):
             (lambda: Loader(island, iter([])), "of type list_iterator has no length and no index"),
             (lambda: Loader(island, [1], sampler=[0]), r"sampler=…\): which samples come"),
             (lambda: Loader(island, [1], batch_size=0), "batch_size is 0"),
+            (lambda: Loader(island, [1], batch_size=None), "batch_size is None; it is a number of samples"),
         ):
             with self.subTest(why), self.assertRaisesRegex((RuntimeError, ValueError), why):
                 call()

@@ -78,6 +78,7 @@ class TorchIsland(RankedIsland):
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
+        self._evaluating = False
         self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
@@ -107,6 +108,8 @@ class TorchIsland(RankedIsland):
         loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
         """
         if loss is not None:
+            if self._evaluating:
+                raise Misused("island.log(loss=…) is for the loss of a batch in training: evaluate() returns the held-out one")
             (self._training or training_of(self)).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if metrics:
             self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
@@ -485,10 +488,13 @@ class TorchIsland(RankedIsland):
     def _evaluate_all(self) -> Any:
         """A loop that said model.train() before it began goes on so, whatever the evaluation says."""
         modes = [(module, module.training) for module in self._model.modules()]
+        random_numbers, self._evaluating = self._random(), True
         try:
             with torch.no_grad():
                 return self._user_evaluate()
         finally:
+            self._evaluating = False
+            self._set_random(random_numbers)  # how often a run is evaluated is no matter of what it trains on
             for module, training in modes:
                 module.training = training
 
