@@ -240,6 +240,36 @@ class TrueLoops:
         teacher.half()  # the same values
         step(island)
 
+    def test_an_optimiser_that_writes_parameters_from_a_copy_of_its_own_is_refused(self):
+        """Otherwise each result is gone with the next step, and the islands train for themselves."""
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        class Wide(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    wide = self.state[one].setdefault("wide", one.detach().float().clone())
+                    one.copy_(wide.sub_(one.grad.float(), alpha=0.1))
+
+        def trained(of, dtype):
+            model = torch.nn.Linear(3, 2).to(dtype)
+            opt, island = of(model.parameters()), island_of()
+            island.start(model, opt)
+            for _ in island.steps():
+                if island.step > 0:
+                    island._carry_out(library.Order(library.WRITE))
+                model(torch.ones(4, 3, dtype=dtype)).pow(2).sum().backward()
+                opt.step()
+                island.done(0.0, samples=1)
+
+        warnings.simplefilter("ignore")
+        with self.assertRaisesRegex(Refused, "optimizer 0 keeps a copy of parameter '(weight|bias)' in its state \\('wide'\\)"):
+            trained(lambda parameters: Wide(parameters, 0.1), torch.bfloat16)
+        trained(lambda parameters: torch.optim.Adam(parameters, 0.1), torch.bfloat16)
+
     def test_two_over_the_same_memory_are_refused_by_name(self):
         import torch
 

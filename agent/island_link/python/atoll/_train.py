@@ -110,12 +110,14 @@ class Training:
             return []
         given = [one for outer in self._island._optimizers() for one in (outer, inner_optimizer(outer))]
         known = weakref.WeakSet(one for outer in given for one in (outer, *vars(outer).values()) if isinstance(one, torch.optim.Optimizer))
-        shared = {id(parameter) for parameter in self._island._declared.parameters.values()}
+        this = weakref.ref(self)  # of a callback whose framework has failed nobody takes the hook away
 
         def after(optimizer: Any, *rest: Any) -> None:
-            if optimizer in known:
+            training = this()
+            if optimizer in known or training is None:
                 return
             known.add(optimizer)
+            shared = {id(parameter) for parameter in training._island._declared.parameters.values()}
             if any(id(parameter) in shared for group in optimizer.param_groups for parameter in group["params"]):
                 raise Misused(
                     f"an optimiser of type {type(optimizer).__name__} steps parameters that the islands share, and island.train() does not know of it: its steps would "

@@ -37,7 +37,7 @@ from ._alone import SAVING, Alone, begin_save, end_save
 from ._average import PREFIX, Average
 from ._captured import whole_or_captured
 from ._checkpoint import STATE, first_reason, is_dcp, need_dcp, read_dcp, see, write_dcp, write_state
-from ._declared import Declared, refuse_strangers
+from ._declared import Declared, refuse_copies, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
 from ._loader import Loader, one_loader
@@ -45,7 +45,7 @@ from ._join import connect, die_with_parent
 from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
-from ._train import Training, training_of
+from ._train import Training, inner_optimizer, training_of
 from ._weights import Loaded, load, load_base
 
 __all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Misused", "Refused", "Stopped", "TorchIsland", "Training", "join"]
@@ -79,6 +79,7 @@ class TorchIsland(RankedIsland):
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
         self._evaluating = False
+        self._looked_for_copies = False
         self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
@@ -297,6 +298,9 @@ class TorchIsland(RankedIsland):
                 self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
+            if not self._looked_for_copies and self.step > 0:
+                self._looked_for_copies = True
+                refuse_copies(self._declared.parameters, list(map(inner_optimizer, self._optimizers())))
             if self._average is not None and self._started:
                 self._average.follow(self._declared.parameters, self.step)
 
