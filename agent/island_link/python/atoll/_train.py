@@ -127,7 +127,7 @@ class Training:
         return [hooks(after).remove]
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> bool:
-        for unhook in self._unhooks:
+        for unhook in reversed(self._unhooks):  # of PyTorch 1.13 each puts back what it has found
             unhook()
         over = kind is not None and issubclass(kind, StopIteration) and self._over  # of next(batches), where no batch is left
         try:
