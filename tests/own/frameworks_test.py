@@ -78,7 +78,7 @@ class Alone(unittest.TestCase):
                 return torch.optim.SGD(self.parameters(), 0.1)
 
         of = lightning.pytorch.callbacks
-        for average in (of.StochasticWeightAveraging(0.01), *([of.EMAWeightAveraging()] if hasattr(of, "EMAWeightAveraging") else [])):
+        for average in (of.StochasticWeightAveraging(0.01, swa_epoch_start=1), *([of.EMAWeightAveraging()] if hasattr(of, "EMAWeightAveraging") else [])):
             island = atoll.torch.TorchIsland(atoll.Alone({"training": {"steps": 3}}), {})
             trainer = lightning.Trainer(
                 max_epochs=-1, callbacks=[LightningCallback(island), average], accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
