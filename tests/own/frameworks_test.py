@@ -58,6 +58,36 @@ class Alone(unittest.TestCase):
         self.refused("huggingface", "load_best_model_at_end would put another model in the place of the run's", load_best_model_at_end=True, save_steps=40)
         self.refused("lightning", "max_steps=30 is 30 steps, and the run has 40", max_steps=30)
 
+    def test_what_averages_weights_at_the_end_is_refused_by_name(self):
+        """As Lightning's callbacks are, behind which the model is not the exported one."""
+        import atoll.torch
+        import lightning
+
+        from atoll._island import Refused
+        from atoll.callbacks import LightningCallback
+
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = torch.nn.Linear(2, 1)
+
+            def training_step(self, batch, number):
+                return self.net(batch).sum()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+        of = lightning.pytorch.callbacks
+        for average in (of.StochasticWeightAveraging(0.01, swa_epoch_start=1), *([of.EMAWeightAveraging()] if hasattr(of, "EMAWeightAveraging") else [])):
+            island = atoll.torch.TorchIsland(atoll.Alone({"training": {"steps": 3}}), {})
+            trainer = lightning.Trainer(
+                max_epochs=-1, callbacks=[LightningCallback(island), average], accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+                enable_progress_bar=False, enable_model_summary=False,
+            )  # fmt: skip
+            with self.assertRaisesRegex(Refused, f"the callback {type(average).__name__} would put an average"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trainer.fit(Module(), island.loader(torch.ones(40, 2), batch_size=2))
+
     def test_a_step_s_loss_and_its_number_are_its_own_under_accumulation(self):
         """What Atoll was told is what the Trainer has logged by itself, and what Lightning has not divided."""
         with tempfile.TemporaryDirectory() as folder:

@@ -81,6 +81,18 @@ class Held(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"state\['f'\] is of type function, which cannot be saved"):
             island().start({"w": numpy.zeros(2)}, state={"n": 1, "f": lambda: 1})
 
+    def test_what_is_two_values_of_one_is_refused_at_the_start(self):
+        whole = numpy.zeros((4, 6), numpy.float32)
+        started = lambda **parameters: island().start(parameters)  # noqa: E731
+        for one, two in ((whole, whole), (whole, whole.T), (whole[:3], whole[2:])):
+            with self.assertRaisesRegex(ValueError, "parameters 'a' and 'b' lie over the same memory"):
+                started(a=one, b=two)
+        started(a=whole[:2], b=whole[2:, ::2], c=whole[2:, 1::2])
+        with self.assertRaisesRegex(ValueError, "parameter 'a' is a masked array"):
+            started(a=numpy.ma.masked_array(whole, whole > 0))
+        with self.assertRaisesRegex(ValueError, "a parameter's name is 0, of type int"):
+            island().start({0: whole})
+
     def test_a_state_that_an_exchange_forgets_is_refused(self):
         from atoll import Alone
         from atoll._exchange import ExchangeIsland, flatten_plain, rebuild_plain

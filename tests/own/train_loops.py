@@ -1,4 +1,4 @@
-"""Programs over island.train(): `train_loops.py follows|gan|reduces|leaves|saves [STEPS FOLDER WORKERS]`. Run by train_test.py."""
+"""Programs over island.train(): `train_loops.py follows|gan|reduces|closes|leaves|saves [STEPS FOLDER WORKERS]`. Run by train_test.py."""
 
 import json
 import os
@@ -121,6 +121,14 @@ def reduces():
             island.log(loss=0.5)
 
 
+def closes():
+    """Its gradients are computed inside of the optimiser's step."""
+    island, model, opt, _ = parts(40)
+    with island.train(model, opt):
+        for batch in island.batches((torch.ones(2, 4) for _ in range(1000)), samples=2):
+            opt.step(lambda: model(batch).sum().backward())
+
+
 def leaves():
     """A loop over data that end before the run."""
     island, model, opt, _ = parts(40)
@@ -163,4 +171,4 @@ def saves(steps, folder, kind, dcp, gone_on=""):
 
 
 if __name__ == "__main__":
-    {"saves": saves, "leaves": leaves, "follows": follows, "gan": gan, "reduces": reduces}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])
+    {"saves": saves, "leaves": leaves, "follows": follows, "gan": gan, "reduces": reduces, "closes": closes}[sys.argv[1]](*[int(word) if word.isdecimal() else word for word in sys.argv[2:]])

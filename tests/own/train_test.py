@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import random
 import resource
 import subprocess
 import tempfile
@@ -206,6 +207,35 @@ class Traps(unittest.TestCase):
                 opt.step()
         self.assertEqual(modes, [[True, True, True, False]] * 8)
 
+    def test_an_evaluation_leaves_the_random_numbers_and_the_losses_of_the_training(self):
+        """How often a run is evaluated, and by whom, is no matter of what it trains on."""
+        import torch
+
+        drawn = {}
+        for evaluated in (False, True):
+
+            def evaluate():
+                self.assertRaisesRegex(RuntimeError, "is for the loss of a batch in training", island.log, loss=100.0)
+                island.log(seen=1.0)
+                torch.manual_seed(7)
+                random.seed(7)
+                numpy.random.seed(7)
+                return torch.rand(())
+
+            from atoll.torch import Alone, TorchIsland
+
+            island, (model, opt) = TorchIsland(Alone({"training": {"steps": 9}}, every=2), {}), optimizer_of()
+            answers, drawn[evaluated] = Answers(island), []
+            for seed in (torch.manual_seed, random.seed, numpy.random.seed):
+                seed(1)
+            with contextlib.redirect_stderr(io.StringIO()) as said, island.train(model, opt, evaluate=evaluate if evaluated else None):
+                for _ in island.loader(list(range(40))):
+                    drawn[evaluated].append((float(torch.rand(())), random.random(), float(numpy.random.rand())))
+                    opt.step()
+                    island.log(loss=2.0)
+            self.assertEqual((answers.losses, "held-out loss" in said.getvalue()), ([2.0] * 9, evaluated))
+        self.assertEqual(drawn[True], drawn[False])
+
     def test_two_optimisers_do_one_step_together(self):
         done = subprocess.run(program("gan"), env=WITHOUT, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -247,6 +277,136 @@ class Traps(unittest.TestCase):
                     one.enough("it is good")
         self.assertEqual((one.complete, one.step), (True, 5))
 
+    def ended(self, loop, steps=6, **how):
+        """loop: (island, model, opt), in island.train(). The model's values as the run has ended with them, and as they are after the loop."""
+        import torch
+
+        from atoll.torch import Alone, TorchIsland
+
+        class Ends(Alone):
+            def next(self, timeout_ms):
+                order = super().next(timeout_ms)
+                if order.kind == library.STOP:
+                    last.extend(values.clone() for values in model.state_dict().values())
+                return order
+
+        from atoll import _library as library
+
+        last = []
+        island = TorchIsland(Ends({"training": {"steps": steps}}), {})
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), island.train(model, opt, **how):
+            loop(island, model, opt)
+        self.assertEqual((island.complete, island.step), (True, steps))
+        return last, list(model.state_dict().values()), said.getvalue()
+
+    def test_a_loop_that_takes_a_batch_ahead_of_its_step_ends_with_the_run_s_model(self):
+        import torch
+
+        def step(batch, model, opt):
+            opt.zero_grad()
+            model(torch.ones(4, 2) * torch.as_tensor([float(batch[0]), 1.0])).pow(2).sum().backward()
+            opt.step()
+
+        def ahead(island, model, opt):
+            batches = iter(island.loader(list(range(40)), batch_size=2))
+            batch = next(batches, None)
+            while batch is not None:
+                now, batch = batch, next(batches, None)
+                step(now, model, opt)
+
+        def plain(island, model, opt):
+            for batch in island.loader(list(range(40)), batch_size=2):
+                step(batch, model, opt)
+
+        for loop, late in ((ahead, True), (plain, False)):
+            last, now, said = self.ended(loop, buffers="mean")
+            self.assertEqual([values.tolist() for values in now[:-1]], [values.tolist() for values in last[:-1]])  # but for the batches seen
+            self.assertEqual("a step after the run's end; the model is the run's again" in said, late)
+
+    def test_what_asks_for_a_batch_behind_the_last_one_ends_with_the_run(self):
+        def endless(island, model, opt):
+            loader = island.loader(list(range(40)), batch_size=2)
+            batches = iter(loader)
+            while True:
+                try:
+                    next(batches)
+                except StopIteration:
+                    batches = iter(loader)
+                    next(batches)
+                opt.step()
+
+        self.ended(endless)
+        with self.assertRaises(StopIteration):  # of something else
+            self.ended(lambda island, model, opt: next(iter(())))
+
+    def test_batches_of_another_thread_are_refused(self):
+        import threading
+
+        from atoll._island import Misused
+
+        def elsewhere(island, model, opt):
+            thread = threading.Thread(target=lambda: why.append(self.raised(lambda: next(iter(island.loader([1, 2]))))))
+            thread.start()
+            thread.join()
+            raise why[0]
+
+        why = []
+        with self.assertRaisesRegex(Misused, "in another thread than island.train"):
+            self.ended(elsewhere)
+
+    def raised(self, call):
+        try:
+            return call()
+        except Exception as failure:
+            return failure
+
+    def test_an_optimiser_that_nobody_knows_of_is_refused(self):
+        import torch
+
+        from atoll._island import Misused
+
+        if not hasattr(torch.optim.Optimizer, "register_step_post_hook"):
+            self.skipTest("PyTorch 1.13 does not tell of other optimisers")
+
+        class Sharp(torch.optim.Optimizer):
+            """As SAM: its own step() is not called."""
+
+            def __init__(self, parameters):
+                super().__init__(parameters, {"rho": 0.05})
+                self.base_optimizer = torch.optim.SGD(self.param_groups, 0.1)
+
+            def second_step(self):
+                self.base_optimizer.step()
+
+        def other(island, model, opt):
+            copied = torch.nn.Linear(1, 1)
+            torch.optim.SGD(copied.parameters(), 0.1).step()  # of a model that is nobody else's
+            torch.optim.Adam(model[1].parameters()).step()
+
+        with self.assertRaisesRegex(Misused, "an optimiser of type Adam steps parameters that the islands share"):
+            self.ended(other)
+        from atoll.torch import Alone, TorchIsland
+
+        island, (model, _) = TorchIsland(Alone({"training": {"steps": 3}}), {}), optimizer_of()
+        sharp = Sharp(model.parameters())
+        with contextlib.redirect_stderr(io.StringIO()), island.train(model, sharp):
+            for batch in island.loader(list(range(9))):
+                self.assertLess(island.position, 9)
+                sharp.second_step()
+        self.assertEqual((island.step, island.position), (3, 3))
+
+    def test_gradients_that_a_closure_computes_are_refused_where_they_are_exchanged(self):
+        with FakeAgent(program("closes"), payload="gradient") as agent:
+            agent.lay_out()
+            agent.link.send("plan", until_step=50, publish=[], merge=[])
+            failed = agent.expect("failed")
+            self.assertIn("optimizer.step(closure) computes others behind that", failed["why"])
+            self.assertTrue(failed["permanent"])
+
     def test_an_agent_is_told_of_a_loop_that_ends_before_the_run(self):
         with FakeAgent(program("leaves")) as agent:
             agent.lay_out()
@@ -271,6 +431,7 @@ class Traps(unittest.TestCase):
             (lambda: Loader(island, iter([])), "of type list_iterator has no length and no index"),
             (lambda: Loader(island, [1], sampler=[0]), r"sampler=…\): which samples come"),
             (lambda: Loader(island, [1], batch_size=0), "batch_size is 0"),
+            (lambda: Loader(island, [1], batch_size=None), "batch_size is None; it is a number of samples"),
         ):
             with self.subTest(why), self.assertRaisesRegex((RuntimeError, ValueError), why):
                 call()

@@ -101,6 +101,38 @@ class TrueLoops:
                         self.assertEqual([rest for _, *rest in run], [whole[step] for step, *_ in run])
                     self.assertEqual([len(run) for run in runs], [250, 280, 40, 220])
 
+    def test_a_scheduler_that_the_loop_steps_in_some_steps_alone_is_refused(self):
+        """One that counts epochs would fall as often as there are steps, one behind a warm-up of the program's own would begin too early."""
+        from torch.optim import lr_scheduler as of
+
+        from atoll._island import Refused
+
+        def done(steps, fused=False, resume=None):
+            model, opt = optimizer_of()
+            opt.param_groups[0]["fused"] = fused
+            sched = of.StepLR(opt, 30)
+            island = island_of(resume, orders={200: library.Order(library.STAND_AT, step=230, position=230)})
+            island.start(model, opt, scheduler=sched)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for step in island.steps():
+                    if steps(step):
+                        sched.step()
+                    island.done(0.0, samples=1)
+            return island.step
+
+        from atoll import _library as library
+
+        for steps in (lambda step: True, lambda step: False, lambda step: step % 4, lambda step: step not in (100, 101, 102), lambda step: step < 299):
+            self.assertEqual(done(steps), 300)
+        for once_an_epoch in (lambda step: step % 60 == 59, lambda step: step % 5 == 4):
+            with self.assertRaisesRegex(Refused, "scheduler\\[0\\] is stepped by the loop in some steps and not in (59|4) in a row: .* counts epochs"):
+                done(once_an_epoch)
+            self.assertEqual(done(once_an_epoch, fused=True), 300)
+        for steps, resume in ((lambda step: step >= 20, None), (lambda step: step < 100, None), (lambda step: step >= 120, {"step": 50, "position": 50})):
+            with self.assertRaisesRegex(Refused, "begins or ends in the middle"):
+                done(steps, resume=resume)
+
     def told(self, island, state, scheduler=None, steps=3):
         model, opt = optimizer_of()
         said = io.StringIO()
@@ -172,6 +204,92 @@ class TrueLoops:
         island._stand()
         island._carry_out(write)
         self.assertEqual(island._arena[:4].tolist(), [8] * 4)
+
+    def test_what_is_not_shared_and_is_trained_is_refused_by_name(self):
+        """A GAN's discriminator that is frozen between two batches, a teacher that follows its student: of each island another, and in no export."""
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        def step(island):
+            island._carry_out(library.Order(library.WRITE))
+            island._stand()
+
+        def begun(**how):
+            model = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 2), "teacher": torch.nn.Linear(2, 2)})
+            model["teacher"].requires_grad_(False)
+            island = island_of()
+            island.start(model, torch.optim.SGD(model["net"].parameters(), 0.1), **how)
+            step(island)
+            return model["teacher"], island
+
+        teacher, island = begun()
+        for _ in range(9):
+            step(island)  # which stays as it was
+        teacher.weight.data = teacher.weight.data * 0.99 + 0.01
+        with self.assertRaisesRegex(Refused, "'teacher.weight' is not shared, for it required no gradient .* its values have changed since"):
+            for _ in range(9):
+                step(island)
+        for how, shared in (({"synchronise": lambda name, _: True}, 12), ({"synchronise": lambda name, _: name.startswith("net")}, 6)):
+            teacher, island = begun(**how)  # a choice of the program's own
+            self.assertEqual(island._arena.size, shared)
+            teacher.weight.data.mul_(0.5)
+            step(island)
+        teacher, island = begun()
+        teacher.half()  # the same values
+        step(island)
+
+    def test_an_optimiser_that_writes_parameters_from_a_copy_of_its_own_is_refused(self):
+        """Otherwise each result is gone with the next step, and the islands train for themselves."""
+        import torch
+
+        from atoll import _library as library
+        from atoll._island import Refused
+
+        class Wide(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    wide = self.state[one].setdefault("wide", one.detach().float().clone())
+                    one.copy_(wide.sub_(one.grad.float(), alpha=0.1))
+
+        def trained(of, dtype):
+            model = torch.nn.Linear(3, 2).to(dtype)
+            opt, island = of(model.parameters()), island_of()
+            island.start(model, opt)
+            for _ in island.steps():
+                if island.step > 0:
+                    island._carry_out(library.Order(library.WRITE))
+                model(torch.ones(4, 3, dtype=dtype)).pow(2).sum().backward()
+                opt.step()
+                island.done(0.0, samples=1)
+
+        warnings.simplefilter("ignore")
+        with self.assertRaisesRegex(Refused, "optimizer 0 keeps a copy of parameter '(weight|bias)' in its state \\('wide'\\)"):
+            trained(lambda parameters: Wide(parameters, 0.1), torch.bfloat16)
+        trained(lambda parameters: torch.optim.Adam(parameters, 0.1), torch.bfloat16)
+
+    def test_two_over_the_same_memory_are_refused_by_name(self):
+        import torch
+
+        from atoll._island import Refused
+
+        def started(**parameters):
+            model = torch.nn.ParameterDict({name: torch.nn.Parameter(values) for name, values in parameters.items()})
+            island_of().start(model, torch.optim.SGD(model.parameters(), 0.1))
+
+        whole = torch.zeros(4, 6)
+        for one, two in ((whole, whole), (whole[:2], whole[1:]), (whole[:, :4], whole[:, 3:]), (whole.t(), whole[3:, 5:])):
+            with self.assertRaisesRegex(Refused, "parameters 'a' and 'b' lie over the same memory"):
+                started(a=one, b=two)
+        started(a=whole[:2], b=whole[2:])
+        started(a=whole[:, :3], b=whole[:, 3:], c=torch.zeros(()), d=torch.zeros(()))
+        with self.assertRaisesRegex(Refused, "parameter 'a' is expanded"):
+            started(a=torch.zeros(1).expand(5))
+        lazy = torch.nn.Sequential(torch.nn.LazyLinear(3))
+        with self.assertRaisesRegex(Refused, "parameter '0.weight' has no shape yet"):
+            island_of().start(lazy, torch.optim.SGD(lazy.parameters(), 0.1))
 
     def test_names_are_those_of_the_plain_model(self):
         import torch

@@ -8,9 +8,11 @@ import torch
 
 from . import _library as library
 from ._island import Refused, digest_of, refuse_type
+from ._memory import refuse_common_memory
 from ._names import plainly_named
-from ._shards import Box, box_of, is_sharded
+from ._shards import Box, box_of, is_sharded, local
 
+_FEW = 16  # about as many values of a frozen parameter are looked at again
 _BUFFERS = {False: 0, None: 0, True: library.BUFFER_MEAN, "mean": library.BUFFER_MEAN, "one": library.BUFFER_ONE}
 
 
@@ -22,6 +24,17 @@ def _refuse_kind(name: str, parameter: torch.Tensor) -> None:
     if hasattr(parameter, "_local_shards") or hasattr(parameter, "_is_flat_param") or type(parameter).__name__ == "FlatParameter":
         raise Refused(f"parameter '{name}' is one of FSDP1 ({type(parameter).__name__}), which has no shape of its own; use FSDP2 (fully_shard)")
     refuse_type(name, str(parameter.dtype))
+
+
+def _refuse_shapeless(name: str, parameter: torch.Tensor) -> None:
+    if torch.nn.parameter.is_lazy(parameter):
+        raise Refused(f"parameter '{name}' has no shape yet, as those of LazyLinear: let the model see a batch before island.train()")
+
+
+def _some_of(tensor: torch.Tensor) -> bytes:
+    """A few values from all over it."""
+    values = local(tensor).reshape(-1)
+    return _bytes_of(values[:: max(1, values.numel() // _FEW)])
 
 
 def _bytes_of(parameter: torch.Tensor) -> bytes:
@@ -44,6 +57,8 @@ class Declared:
         self._model, self._rank = model, rank
         self._wanted, self._why = (synchronise, "is to be synchronised") if synchronise else (_requires_gradient, "requires a gradient")
         named = plainly_named(model, model.named_parameters())
+        for name, parameter in named:
+            _refuse_shapeless(name, parameter)
         shared = [(name, parameter) for name, parameter in named if self._wanted(name, parameter)]
         self.kinds = [0] * len(shared)
         if _BUFFERS[buffers]:
@@ -56,6 +71,7 @@ class Declared:
             _refuse_kind(name, tensor)
         self.names = [name for name, _ in shared]
         self.tensors = [tensor for _, tensor in shared]
+        refuse_common_memory(self.names, self.tensors)
         self.shapes = [tuple(tensor.shape) for tensor in self.tensors]
         sharded = any(is_sharded(parameter) for parameter in model.parameters())
         self.boxes: list[Box] = [box_of(name, tensor, rank) for name, tensor in shared] if sharded else []
@@ -63,11 +79,19 @@ class Declared:
         ids = {id(tensor) for tensor in self.tensors}
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in ids]
         self.frozen = digest_of(name.encode() + _bytes_of(parameter) for name, parameter in rest) if rest else None
+        self._rest = [] if synchronise else [name for name, _ in rest]  # a program that chooses may leave some to each island
+        self._frozen_values: dict[str, bytes] = {}
+        self._checks = 0
 
     @property
     def parameters(self) -> dict[str, torch.Tensor]:
         """What is trained of what is shared."""
         return {name: tensor for name, tensor, kind in zip(self.names, self.tensors, self.kinds) if kind == 0}
+
+    def copies(self, trained: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Of the model's parameters, or of its buffers, each with its values now."""
+        of_model = [one for name, one, kind in zip(self.names, self.tensors, self.kinds) if (kind == 0) == trained and name not in self.added]
+        return [(one, one.detach().clone()) for one in of_model]
 
     def add(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """More that is shared and is no part of the model, of which the islands' mean is taken."""
@@ -90,6 +114,23 @@ class Declared:
         tensors = {**dict(plainly_named(self._model, self._model.named_buffers())), **present, **self.added}
         for index, name in enumerate(self.names):
             self._check_one(index, tensors.get(name))
+        self._checks += 1
+        if self._checks & (self._checks - 1) == 0:  # what is trained unheard of changes soon and again and again; later looks are rare
+            self._check_frozen(present)
+
+    def begun(self) -> None:
+        """What is not shared is as it is to stay: a checkpoint is loaded if there is one."""
+        present = dict(plainly_named(self._model, self._model.named_parameters()))
+        self._frozen_values = {name: _some_of(present[name]) for name in self._rest}
+
+    def _check_frozen(self, present: Mapping[str, torch.Tensor]) -> None:
+        for name, values in self._frozen_values.items():
+            now = _some_of(present[name]) if name in present else values
+            if now != values and len(now) == len(values):  # of another length where it was only converted
+                raise Refused(
+                    f"parameter '{name}' is not shared, for it required no gradient when island.train() declared what is, and its values have changed since: "
+                    "each island would end with another; choose with synchronise=, say lambda name, parameter: True, what the islands share"
+                )
 
     def _check_one(self, index: int, tensor: Optional[torch.Tensor]) -> None:
         name, shape = self.names[index], self.shapes[index]
@@ -102,6 +143,21 @@ class Declared:
             self.tensors[index] = tensor
             if self.boxes:
                 self.boxes[index] = box_of(name, tensor, self._rank)
+
+
+def refuse_copies(parameters: Mapping[str, torch.Tensor], optimizers: Iterable[Any]) -> None:
+    """Of a model of half precision some optimisers keep a copy in float32, from which they write the parameters anew: what the islands agree on
+    would be gone with their next step."""
+    half = [(name, one) for name, one in parameters.items() if one.is_floating_point() and one.element_size() < 4]
+    for name, one in half:
+        for number, optimizer in enumerate(optimizers):
+            for key, value in (optimizer.state.get(one) or {}).items():
+                wide = isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64) and value.shape == one.shape
+                if wide and bool(one.any()) and torch.equal(value.to(one.dtype), one.detach()):
+                    raise Refused(
+                        f"optimizer {number} keeps a copy of parameter '{name}' in its state ('{key}'), from which it would undo what the islands agree on: have the "
+                        "parameters themselves in float32, under torch.autocast"
+                    )
 
 
 def refuse_strangers(model: torch.nn.Module, optimizers: Iterable[Any]) -> None:

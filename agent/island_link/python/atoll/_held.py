@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any, Mapping
 
 import numpy
 
 from ._island import Refused, refuse_type
+
+
+def _share(one: numpy.ndarray, two: numpy.ndarray) -> bool:
+    try:
+        return bool(numpy.shares_memory(one, two, max_work=100_000))
+    except Exception:  # TooHardError, of views of many strides
+        return True
 
 
 class Held:
@@ -19,6 +27,8 @@ class Held:
         self.arrays = [given[name] for name in given]
         self._given: dict[str, Any] = given if isinstance(given, dict) else dict(zip(given, self.arrays))
         for name, array in zip(self._given, self.arrays):
+            if not isinstance(name, str):
+                raise Refused(f"a {what}'s name is {name!r}, of type {type(name).__name__}: the name of each {what} is a text")
             if not isinstance(array, numpy.ndarray):
                 raise Refused(
                     f"{what} '{name}' is of type {type(array).__name__}, which cannot be changed in place: give an array, numpy.array({array!r}) of a number"
@@ -28,6 +38,11 @@ class Held:
             refuse_type(name, array.dtype.name)
             if not array.flags.writeable:
                 raise Refused(f"{what} '{name}' is read-only, and cannot be changed in place: give numpy.array(…) of it, which is a copy")
+            if isinstance(array, numpy.ma.MaskedArray):
+                raise Refused(f"{what} '{name}' is a masked array, whose mask a result would take away: give its data, and keep the mask beside them")
+        for (one, array), (two, other) in itertools.combinations(zip(self._given, self.arrays), 2):
+            if numpy.may_share_memory(array, other) and _share(array, other):
+                raise Refused(f"{what}s '{one}' and '{two}' lie over the same memory, and the islands would share two values of what is one: give one, or a copy")
         self._names = list(self._given)
         self._with_loop: set[int] = set()  # what the loop had itself when it was last looked at
         # What is held exactly as `_given` and `arrays` hold theirs, and by nobody else.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from numbers import Integral
 from typing import Any, Iterator, Optional
 
 import torch
@@ -53,8 +54,8 @@ class Loader:
         for name in _OURS:
             if name in options:
                 raise Refused(f"island.loader(…, {name}=…): which samples come, and in which order, is the run's")
-        if batch_size < 1:
-            raise Refused(f"batch_size is {batch_size}; a batch has at least one sample")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+            raise Refused(f"batch_size is {batch_size!r}; it is a number of samples, at least one: by it the island's position is counted")
         self._island, self._size, self._by_pass = island, batch_size * island.ranks, False
         self.dataset: Any = dataset
         self.batch_size: int = batch_size

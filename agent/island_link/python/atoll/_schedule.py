@@ -27,6 +27,9 @@ def scheduler_in(value: Any) -> Optional[Any]:
     return inner if isinstance(inner, _SCHEDULERS) else None
 
 
+_OF_A_LOOP = 4  # steps in a row; a GradScaler that leaves out a step leaves out the scheduler's, too
+
+
 class Schedule:
     """A scheduler and where it began."""
 
@@ -42,6 +45,23 @@ class Schedule:
             self._first = copy.deepcopy(scheduler.state_dict()), [self._hyperparameters(one) for one in self._optimizers]
         except Exception:  # a scheduler whose state cannot be copied can be moved forwards alone
             self._first = None
+        self._fused = any(group.get("fused") for one in self._optimizers for group in one.param_groups)  # may leave out steps without a word
+        self._by_loop, self._not_by_loop, self._last = 0, 0, -1  # steps in which the loop stepped it, and in a row did not
+
+    def steps_of_loop(self, step: int) -> None:
+        """Before it is moved to `step`. A loop that steps it in each step, or never, means what is done here. Errors: Refused for one that steps it
+        once an epoch, or from a step on, or up to one."""
+        last, self._last = self._last, step
+        behind = step - self.stood_at()
+        if step != last + 1 or behind not in (0, 1) or last < 0 or self._fused:
+            return  # the run has jumped
+        was = self._not_by_loop
+        self._by_loop, self._not_by_loop = (self._by_loop + 1, 0) if behind == 0 else (self._by_loop, was + 1)
+        if (behind == 0 and was >= _OF_A_LOOP) or (self._by_loop and self._not_by_loop >= _OF_A_LOOP):
+            raise Refused(
+                f"{self.name} is stepped by the loop in some steps and not in {max(was, self._not_by_loop)} in a row: as scheduler= it stands at the run's step. One "
+                "that counts epochs, or begins or ends in the middle, is written as a function of the step (LambdaLR), or is in state= and the loop's own"
+            )
 
     @staticmethod
     def _optimizers_of(scheduler: Any) -> list:
@@ -109,6 +129,7 @@ class Schedules:
     def stand_at(self, step: int) -> None:
         """Before each step. Errors: Refused where one of those that follow cannot."""
         for schedule in self._moved:
+            schedule.steps_of_loop(step)
             if schedule.counter.last_epoch - schedule.base == step:
                 continue  # beside a step's work a call costs several times what it does alone
             why = schedule.stand_at(step)

@@ -38,6 +38,7 @@ else:
 
 __all__ = ["HuggingFaceCallback", "LightningCallback", "attach"]
 
+_AVERAGES = "StochasticWeightAveraging", "WeightAveraging"  # Lightning's, and what is made of them
 _DEFAULT_EPOCHS = 3.0  # of transformers.TrainingArguments: nobody asked for them
 
 
@@ -200,7 +201,7 @@ class LightningCallback(_Follower, _Lightning):
     Schedulers that Lightning steps once an epoch are saved and restored, and not moved.
 
     samples  in one batch of all ranks together, where the trainer's data are not island.loader()'s: data="own" says that they are this island's part
-    Errors: Refused for max_steps, max_epochs or max_time that are not the run's.
+    Errors: Refused for max_steps, max_epochs or max_time that are not the run's, and for callbacks that average weights.
     """
 
     def __init__(self, island: Any, samples: int = 0, evaluate: Optional[Callable[[], Any]] = None, data: Optional[str] = None):
@@ -215,6 +216,7 @@ class LightningCallback(_Follower, _Lightning):
             _refuse_whole_data(self._island, self._data)
         _refuse_ranks(self._island, getattr(trainer, "world_size", 1))
         self._refuse_ends(trainer)
+        self._refuse_averages(trainer)
         if self in (getattr(trainer, "callbacks", None) or []):  # behind those that stop early; another list, for this one is being gone through
             trainer.callbacks = [one for one in trainer.callbacks if one is not self] + [self]
         followed, kept = [], []
@@ -222,6 +224,13 @@ class LightningCallback(_Follower, _Lightning):
             each_step = config.interval == "step" and config.frequency == 1 and not config.reduce_on_plateau and scheduler_in(config.scheduler) is not None
             (followed if each_step else kept).append(config.scheduler)
         self._go_on(trainer, self._begin(pl_module, list(trainer.optimizers or []), scheduler=followed, state={"schedulers": kept}))
+
+    def _refuse_averages(self, trainer: Any) -> None:
+        for one in getattr(trainer, "callbacks", None) or []:
+            if any(kind.__name__ in _AVERAGES for kind in type(one).__mro__):
+                raise Refused(
+                    f"the callback {type(one).__name__} would put an average of this island's own in the place of the run's model, which is exported: leave it out"
+                )
 
     def _refuse_ends(self, trainer: Any) -> None:
         if getattr(trainer, "max_steps", -1) not in (-1, None):

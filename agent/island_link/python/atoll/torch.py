@@ -37,7 +37,7 @@ from ._alone import SAVING, Alone, begin_save, end_save
 from ._average import PREFIX, Average
 from ._captured import whole_or_captured
 from ._checkpoint import STATE, first_reason, is_dcp, need_dcp, read_dcp, see, write_dcp, write_state
-from ._declared import Declared, refuse_strangers
+from ._declared import Declared, refuse_copies, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
 from ._loader import Loader, one_loader
@@ -45,7 +45,7 @@ from ._join import connect, die_with_parent
 from ._library import Order
 from ._ranks import Listener, RankedIsland, meet_ranks
 from ._shards import ShardedArena, is_sharded, like, local, plain
-from ._train import Training, training_of
+from ._train import Training, inner_optimizer, training_of
 from ._weights import Loaded, load, load_base
 
 __all__ = ["Alone", "Dataset", "LinkError", "Loaded", "Loader", "Misused", "Refused", "Stopped", "TorchIsland", "Training", "join"]
@@ -78,6 +78,8 @@ class TorchIsland(RankedIsland):
         self._training: Optional[Training] = None
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
+        self._evaluating = False
+        self._looked_for_copies = False
         self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
@@ -107,6 +109,8 @@ class TorchIsland(RankedIsland):
         loss  the batch's mean loss, before it is divided for an accumulation: a step's is the mean of those logged in it
         """
         if loss is not None:
+            if self._evaluating:
+                raise Misused("island.log(loss=…) is for the loss of a batch in training: evaluate() returns the held-out one")
             (self._training or training_of(self)).logged.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if metrics:
             self._note({name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in metrics.items()})
@@ -256,6 +260,7 @@ class TorchIsland(RankedIsland):
         if self._declared.frozen:
             description = f"{description or ''} (the parameters that are not synchronised have the digest {self._declared.frozen[:16]})".strip()
         self._begin(self._declared.names, self._shapes, blocks, description, samples, self._declared.kinds)
+        self._declared.begun()
 
     def steps(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0 on, of a loop without an optimiser of PyTorch's; each must end with done(). Ends when the run is over,
@@ -293,6 +298,9 @@ class TorchIsland(RankedIsland):
                 self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
+            if not self._looked_for_copies and self.step > 0:
+                self._looked_for_copies = True
+                refuse_copies(self._declared.parameters, list(map(inner_optimizer, self._optimizers())))
             if self._average is not None and self._started:
                 self._average.follow(self._declared.parameters, self.step)
 
@@ -484,10 +492,13 @@ class TorchIsland(RankedIsland):
     def _evaluate_all(self) -> Any:
         """A loop that said model.train() before it began goes on so, whatever the evaluation says."""
         modes = [(module, module.training) for module in self._model.modules()]
+        random_numbers, self._evaluating = self._random(), True
         try:
             with torch.no_grad():
                 return self._user_evaluate()
         finally:
+            self._evaluating = False
+            self._set_random(random_numbers)  # how often a run is evaluated is no matter of what it trains on
             for module, training in modes:
                 module.training = training
 
