@@ -3,6 +3,10 @@
 // Threads: pure functions.
 #pragma once
 
+#include <concepts>
+
+#include "strategies/specification/run_spec.hpp"
+
 namespace atl::sim {
 
 #define ATOLL_NAMES_1 f1
@@ -181,6 +185,30 @@ void for_each_field(const T& value, const Visit& visit) {
     static_cast<void>(walk);
   }
   // clang-format on
+}
+
+// Structured bindings do not take what a structure adds to its base.
+template <std::same_as<ModelSpec> T, typename Visit>
+void for_each_field(const T& value, const Visit& visit) {
+  static_assert(
+      !requires {
+        T{{}, {}, {}, {}};
+      },
+      "name the new field");
+  for_each_field(static_cast<const ModelSizes&>(value), visit);
+  visit(value.from);
+  visit(value.sha256);
+}
+template <std::same_as<TrainingSpec> T, typename Visit>
+void for_each_field(const T& value, const Visit& visit) {
+  static_assert(
+      !requires {
+        T{{}, {}, {}, {}};
+      },
+      "name the new field");
+  for_each_field(static_cast<const TrainingSettings&>(value), visit);
+  visit(value.tokens);
+  visit(value.evaluate_every);
 }
 
 #undef ATOLL_FIELDS

@@ -33,4 +33,6 @@ TEST_CASE("all fields of a structure are visited, in order, without being named"
   int visits = 0;
   atl::sim::for_each_field(None{}, [&](const auto&) { ++visits; });
   CHECK(visits == 0);
+  atl::sim::for_each_field(atl::TrainingSpec{}, [&](const auto&) { ++visits; });  // what it has of its base, and its own
+  CHECK(visits == 19);
 }
