@@ -449,7 +449,8 @@ Result<RoundRecord> record_of(RoundRow row) {
     ContributionFacts& facts = row.round.contributions.emplace_back();
     facts.tokens = at(row.tokens, i);
     facts.steps = at(row.steps, i);
-    facts.norm = std::isfinite(at(row.norms, i)) ? row.norms[i] : 0.0;  // what is no finite number is null
+    const double norm = at(row.norms, i);
+    facts.norm = std::isfinite(norm) ? norm : 0.0;  // what is no finite number is null
     facts.fragment = row.round.fragment;
     facts.data = at(row.data, i);
     facts.staleness = static_cast<std::uint32_t>(at(row.staleness, i));
