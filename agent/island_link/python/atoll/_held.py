@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy
 
@@ -16,6 +15,23 @@ def _share(one: numpy.ndarray, two: numpy.ndarray) -> bool:
         return bool(numpy.shares_memory(one, two, max_work=100_000))
     except Exception:  # TooHardError, of views of many strides
         return True
+
+
+def _over_each_other(arrays: Sequence[numpy.ndarray]) -> Iterator[tuple[int, int]]:
+    """Numbers of two over the same memory, the lower first. Only those whose bytes from the first to the last overlap are compared: there may be
+    a hundred thousand arrays."""
+    spans = []
+    for number, array in enumerate(arrays):
+        ends = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+        begin = array.__array_interface__["data"][0] + sum(min(0, end) for end in ends)
+        spans.append((begin, begin + sum(map(abs, ends)) + array.itemsize, number))
+    spans = sorted(span for span in spans if arrays[span[2]].size)
+    for at, (_, end, number) in enumerate(spans):
+        for begin, _, other in map(spans.__getitem__, range(at + 1, len(spans))):
+            if begin >= end:
+                break
+            if _share(arrays[number], arrays[other]):
+                yield min(number, other), max(number, other)
 
 
 class Held:
@@ -40,10 +56,11 @@ class Held:
                 raise Refused(f"{what} '{name}' is read-only, and cannot be changed in place: give numpy.array(…) of it, which is a copy")
             if isinstance(array, numpy.ma.MaskedArray):
                 raise Refused(f"{what} '{name}' is a masked array, whose mask a result would take away: give its data, and keep the mask beside them")
-        for (one, array), (two, other) in itertools.combinations(zip(self._given, self.arrays), 2):
-            if numpy.may_share_memory(array, other) and _share(array, other):
-                raise Refused(f"{what}s '{one}' and '{two}' lie over the same memory, and the islands would share two values of what is one: give one, or a copy")
         self._names = list(self._given)
+        for one, two in _over_each_other(self.arrays):
+            raise Refused(
+                f"{what}s '{self._names[one]}' and '{self._names[two]}' lie over the same memory, and the islands would share two values of what is one: give one, or a copy"
+            )
         self._with_loop: set[int] = set()  # what the loop had itself when it was last looked at
         # What is held exactly as `_given` and `arrays` hold theirs, and by nobody else.
         self._as_given = {"": numpy.zeros(1)}

@@ -32,7 +32,7 @@ def refuse_common_memory(names: Sequence[str], tensors: Sequence[torch.Tensor]) 
             raise Refused(f"parameter '{names[number]}' is expanded: several of its values are one in memory, and no result can be written there; make it a clone()")
     spans = sorted((str(tensors[number].device), tensors[number].data_ptr(), _end_of(tensors[number]), number) for number in here)
     for at, (device, _, end, number) in enumerate(spans):
-        for other_device, begin, _, other in spans[at + 1 :]:
+        for other_device, begin, _, other in map(spans.__getitem__, range(at + 1, len(spans))):
             if other_device != device or begin >= end:
                 break
             if _overlap(tensors[number], tensors[other]):
