@@ -11,9 +11,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop, saved
+from islands import ATOLL, HAS_TORCH, HERE, SOURCE, TORCH_PYTHON, Clusters, loop
 
 import numpy
 from fake_agent import FakeAgent
@@ -186,6 +187,24 @@ class FullyShard(unittest.TestCase):
             numpy.testing.assert_array_equal(before, then)
 
 
+class JustSaved:
+    """True where both islands have written the checkpoint of one round, the second or later, since the last look, which was a moment ago: whoever is
+    killed now comes back with what that round ended with, while after the next commit it may not have saved yet."""
+
+    def __init__(self, folder):
+        self.folder, self.before, self.looked = pathlib.Path(folder), [], 0.0
+
+    def __call__(self):
+        rounds = [
+            max((int(path.name) for path in self.folder.glob(f"state/{island}/runs/*/checkpoints/*") if path.name.isdigit()), default=0)
+            for island in ("island-1", "island-2")
+        ]
+        now = time.monotonic()
+        just = rounds != self.before and rounds[0] == rounds[1] >= 2 and now - self.looked < 0.4
+        self.before, self.looked = rounds, now
+        return just
+
+
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class RanksOfExamples(Clusters):
     """The examples on two islands of two ranks: each rank is killed once, its whole group comes back, and the run ends with the same bits."""
@@ -203,7 +222,7 @@ class RanksOfExamples(Clusters):
                 path.write_text(text.replace("[training]\n", "[training]\nmax_steps_per_second = 8\n") if rank is not None else text)
                 process = self.start(folder, str(path), "--trainer", f"{name}={launch}")
                 if rank is not None:
-                    self.kill_rank(process, name + ".py", rank, lambda: saved(folder, 2))
+                    self.kill_rank(process, name + ".py", rank, JustSaved(folder))
                 run = self.completed(process)["run"]
                 self.assertEqual((run["state"], run["members"] is not None), ("completed", True))
                 if rank is not None:
