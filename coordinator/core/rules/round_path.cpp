@@ -315,7 +315,7 @@ RoundInput RoundRule::round_input(Run& run, Round number) {
 // result, and are named.
 void RoundRule::reject_unbelievable(Run& run, Round number) {
   std::vector<JudgedNorm> norms;
-  // The merge of all islands' models is weighted by all that they trained on.
+  // The merge of all islands' models is weighted by all that they trained on: little of who came late, so no other's tokens are a measure.
   AmountInput amounts{{}, trains() ? run.spec.strategy.inner_steps : run.spec.training.steps, 0};
   // Where rounds close with a quorum a trainer goes on while its island is away: what it contributes then may hold any number of steps.
   if (closing_.bounds_steps()) {
@@ -326,7 +326,7 @@ void RoundRule::reject_unbelievable(Run& run, Round number) {
     if (!contribution.withdrawn) {
       norms.push_back(judged(run, id, contribution));
       amounts.amounts.push_back(
-          {id, contribution.facts.tokens, closing_.missed_by(run, contribution), !trains() || contribution.facts.steps > 0});
+          {id, contribution.facts.tokens, closing_.missed_by(run, contribution), trains() && contribution.facts.steps > 0});
       fragment = contribution.facts.fragment;
     }
   }
