@@ -40,11 +40,11 @@ TORCH_PYTHON = shlex.split(os.environ.get("ATOLL_TORCH_PYTHON", PYTHON))
 
 def descendants(pid):
     found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(child) for child in task.read_text().split()]
-        except OSError:
-            pass
+    try:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    except OSError:  # it has ended, or a thread of it
+        pass
     return found + [each for child in found for each in descendants(child)]
 
 
