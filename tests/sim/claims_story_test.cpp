@@ -167,6 +167,23 @@ TEST_CASE("in the merge of all islands' models no island has more weight than it
   }
 }
 
+TEST_CASE("in the merge of all islands' models an island with the tokens of the whole run counts beside those that came late") {
+  Cluster cluster(calm_pairs(4, 2, 40));
+  for (const std::size_t late : {1U, 2U, 3U}) {
+    cluster.lie(late, [](Message& message) {
+      if (auto* ready = std::get_if<Ready>(&message); ready != nullptr && ready->round == Round(41)) {
+        ready->facts.tokens = 1;
+      }
+    });
+  }
+  cluster.start();
+  finish(cluster);
+  const std::vector<std::uint64_t> weights = weights_at_end(cluster, Round(41));
+  REQUIRE(weights.size() == 4);
+  CHECK(std::ranges::max(weights) > 1000);
+  CHECK(events(cluster, "contribution_rejected") == 0);
+}
+
 TEST_CASE("where islands keep states of their own, a claim of a later round that holds up a pause is named, and goes with its island") {
   for (const bool pairs : {false, true}) {
     for (const int kind : {0, 1, 2}) {
