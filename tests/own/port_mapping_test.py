@@ -111,7 +111,7 @@ class Homes(relay_test.Relays):
         self.join(second, two)
         host = PUBLIC[first]
         expected = {first: f"tcp://{host}:4401", second: f"tcp://{host}:4402"}
-        self.wait_for(lambda: f"each has a port: {self.addresses()}", lambda: {name: said[0] for name, said in self.addresses().items() if name in expected} == expected, 20)
+        self.wait_for(lambda: f"each has a port: {self.addresses()}", lambda: {name: said[0] for name, said in self.addresses().items() if name in expected and said} == expected, 20)
         self.coordinator.do("ip addr replace 9.77.0.1/24 dev eth0")
         for port in (4401, 4402):
             knock = f"python3 -c 'import socket; socket.create_connection((\"{host}\", {port}), 2)'"
