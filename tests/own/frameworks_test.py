@@ -56,6 +56,7 @@ class Alone(unittest.TestCase):
         self.refused("huggingface", r"max_steps=30 is 30 steps, and the run has 40 \(\[training\]\.steps\)", max_steps=30)
         self.refused("huggingface", r"num_train_epochs=2, of this island's data, is 80 steps, and the run has 40", num_train_epochs=2)
         self.refused("huggingface", "load_best_model_at_end would put another model in the place of the run's", load_best_model_at_end=True, save_steps=40)
+        self.refused("huggingface", "train_sampling_strategy='group_by_length' would be left out, for .* an order of the run's seed", train_sampling_strategy="group_by_length")
         self.refused("lightning", "max_steps=30 is 30 steps, and the run has 40", max_steps=30)
 
     def test_what_averages_weights_at_the_end_is_refused_by_name(self):
@@ -87,6 +88,28 @@ class Alone(unittest.TestCase):
             with self.assertRaisesRegex(Refused, f"the callback {type(average).__name__} would put an average"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 trainer.fit(Module(), island.loader(torch.ones(40, 2), batch_size=2))
+
+    def test_a_trainer_that_makes_its_loader_itself_is_refused_by_name(self):
+        """What it would have given its model is another order, or other weights of samples."""
+        import atoll.torch
+        import transformers
+        from atoll._island import Refused
+        from atoll.callbacks import attach
+
+        class Weighted(transformers.Trainer):
+            def _get_train_sampler(self, *dataset):
+                return torch.utils.data.WeightedRandomSampler([1.0, 9.0], 2)
+
+        class Looped(transformers.Trainer):
+            def get_train_dataloader(self):
+                return torch.utils.data.DataLoader([{"x": torch.ones(2)}] * 2)
+
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, name in ((Weighted, "_get_train_sampler"), (Looped, "get_train_dataloader")):
+                island = atoll.torch.TorchIsland(atoll.Alone({"training": {"steps": 3}}), {})
+                trainer = kind(torch.nn.Linear(2, 1), transformers.TrainingArguments(folder, report_to=[], use_cpu=True), train_dataset=[{"x": torch.ones(2)}] * 2)
+                with self.assertRaisesRegex(Refused, rf"{kind.__name__}\.{name}\(\) would be left out, for the islands' samples come in an order of the run's seed"):
+                    attach(island, trainer)
 
     def test_a_step_s_loss_and_its_number_are_its_own_under_accumulation(self):
         """What Atoll was told is what the Trainer has logged by itself, and what Lightning has not divided."""

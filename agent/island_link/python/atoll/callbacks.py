@@ -64,6 +64,20 @@ def _refuse_ranks(island: Any, ranks: int) -> None:
         raise Refused(f"the trainer has {ranks} ranks, and island.join() was called in a program of {island.ranks}: start it by torchrun, which makes them before")
 
 
+def _refuse_own_order(trainer: Any) -> None:
+    """Whose samples come in an order of its own, which island.loader() would put another in the place of."""
+    strategy = getattr(trainer.args, "train_sampling_strategy", "random")  # of transformers 5; before, a flag
+    orders = [f"train_sampling_strategy={strategy!r}"] if strategy != "random" else ["group_by_length"] if getattr(trainer.args, "group_by_length", False) else []
+    for name in ("get_train_dataloader", "_get_train_sampler"):
+        if not getattr(getattr(trainer, name, None), "__module__", "transformers.").startswith("transformers."):
+            orders.append(f"{type(trainer).__name__}.{name}()")
+    if orders:
+        raise Refused(
+            f"{orders[0]} would be left out, for the islands' samples come in an order of the run's seed: leave it out; or cut the dataset to island.part of "
+            "island.parts, and add HuggingFaceCallback(island, samples=…, data='own') in place of attach()"
+        )
+
+
 class _Follower:
     """What both callbacks are to island.train()."""
 
@@ -155,13 +169,15 @@ def attach(island: Any, trainer: Any, evaluate: Optional[Callable[[], Any]] = No
     the run, so its scheduler fits; a step's loss is the step's own. Its logs, evaluations and checkpoints count the run's steps.
 
     evaluate  the loss on held-out data; None: of the trainer's eval_dataset, if it has one
-    Errors: Refused for max_steps or epochs that are not the run's, load_best_model_at_end, resume_from_checkpoint and auto_find_batch_size.
+    Errors: Refused for max_steps or epochs that are not the run's, load_best_model_at_end, resume_from_checkpoint and auto_find_batch_size, and for
+    an order of samples other than random: train_sampling_strategy, group_by_length, a get_train_dataloader() or sampler of the trainer's own.
     """
     args, dataset = trainer.args, trainer.train_dataset
     if args.load_best_model_at_end:
         raise Refused("load_best_model_at_end would put another model in the place of the run's, which is exported: leave it out, and keep the best by status")
     if args.auto_find_batch_size:
         raise Refused("auto_find_batch_size changes the samples of a step in the middle: say per_device_train_batch_size")
+    _refuse_own_order(trainer)
     _refuse_ranks(island, args.world_size)
     collate = trainer.data_collator
     if type(dataset).__module__.startswith("datasets."):
