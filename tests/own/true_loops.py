@@ -254,21 +254,48 @@ class TrueLoops:
                     wide = self.state[one].setdefault("wide", one.detach().float().clone())
                     one.copy_(wide.sub_(one.grad.float(), alpha=0.1))
 
-        def trained(of, dtype):
-            model = torch.nn.Linear(3, 2).to(dtype)
-            opt, island = of(model.parameters()), island_of()
+        class ScheduleFree(torch.optim.SGD):
+            """The parameters are drawn to `z`, which steps beside them."""
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    state = self.state[one]
+                    z, steps = state.setdefault("z", one.detach().clone()), state.get("steps", 0) + 1
+                    one.lerp_(z, 1 / steps).sub_(one.grad, alpha=0.001)
+                    z.sub_(one.grad, alpha=0.01)
+                    state["steps"] = steps
+
+        class FromBegin(torch.optim.SGD):
+            """Measures how far it has come, as Prodigy and D-Adaptation do, and draws nothing back."""
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for one in self.param_groups[0]["params"]:
+                    self.state[one].setdefault("p0", one.detach().clone())
+                super().step()
+
+        def trained(of, dtype=torch.float32, width=3, half_square=False):
+            torch.manual_seed(1)
+            model = torch.nn.Linear(width, 2).to(dtype)
+            opt, island = of(model.parameters()), island_of(training={"steps": 40})
             island.start(model, opt)
             for _ in island.steps():
-                if island.step > 0:
-                    island._carry_out(library.Order(library.WRITE))
-                model(torch.ones(4, 3, dtype=dtype)).pow(2).sum().backward()
+                opt.zero_grad()
+                loss = sum(one.pow(2).sum() / 2 for one in model.parameters()) if half_square else model(torch.ones(4, width, dtype=dtype)).pow(2).mean()
+                loss.backward()
                 opt.step()
                 island.done(0.0, samples=1)
 
         warnings.simplefilter("ignore")
         with self.assertRaisesRegex(Refused, "optimizer 0 keeps a copy of parameter '(weight|bias)' in its state \\('wide'\\)"):
             trained(lambda parameters: Wide(parameters, 0.1), torch.bfloat16)
+        with self.assertRaisesRegex(Refused, "optimizer 0 keeps positions of its own beside the parameters \\('z' in its state\\)"):
+            trained(lambda parameters: ScheduleFree(parameters, 0.1), width=30)
+        trained(lambda parameters: FromBegin(parameters, 0.01), width=30)
+        trained(lambda parameters: torch.optim.ASGD(parameters, 0.01, t0=0), width=30)
         trained(lambda parameters: torch.optim.Adam(parameters, 0.1), torch.bfloat16)
+        trained(lambda parameters: torch.optim.SGD(parameters, 0.01, momentum=0.9), width=30, half_square=True)  # whose momentum begins as the parameters
 
     def test_two_over_the_same_memory_are_refused_by_name(self):
         import torch

@@ -145,21 +145,6 @@ class Declared:
                 self.boxes[index] = box_of(name, tensor, self._rank)
 
 
-def refuse_copies(parameters: Mapping[str, torch.Tensor], optimizers: Iterable[Any]) -> None:
-    """Of a model of half precision some optimisers keep a copy in float32, from which they write the parameters anew: what the islands agree on
-    would be gone with their next step."""
-    half = [(name, one) for name, one in parameters.items() if one.is_floating_point() and one.element_size() < 4]
-    for name, one in half:
-        for number, optimizer in enumerate(optimizers):
-            for key, value in (optimizer.state.get(one) or {}).items():
-                wide = isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64) and value.shape == one.shape
-                if wide and bool(one.any()) and torch.equal(value.to(one.dtype), one.detach()):
-                    raise Refused(
-                        f"optimizer {number} keeps a copy of parameter '{name}' in its state ('{key}'), from which it would undo what the islands agree on: have the "
-                        "parameters themselves in float32, under torch.autocast"
-                    )
-
-
 def refuse_strangers(model: torch.nn.Module, optimizers: Iterable[Any]) -> None:
     """An optimiser of parameters that the model lacks trains what nobody else hears of: of a model that was copied or moved, say."""
     own = {id(parameter) for parameter in model.parameters()}

@@ -37,7 +37,8 @@ from ._alone import SAVING, Alone, begin_save, end_save
 from ._average import PREFIX, Average
 from ._captured import whole_or_captured
 from ._checkpoint import STATE, first_reason, is_dcp, need_dcp, read_dcp, see, write_dcp, write_state
-from ._declared import Declared, refuse_copies, refuse_strangers
+from ._copies import Copies
+from ._declared import Declared, refuse_strangers
 from ._device import DeviceCopies, on_gpu
 from ._island import Dataset, Island, LinkError, Misused, Refused, Stopped, blocks_of
 from ._loader import Loader, one_loader
@@ -79,7 +80,7 @@ class TorchIsland(RankedIsland):
         self._loader: Optional[Loader] = None
         self._average: Optional[Average] = None
         self._evaluating = False
-        self._looked_for_copies = False
+        self._copies = Copies()
         self._save_to: Optional[tuple[str, bool]] = None  # once the step in hand is done
 
     def train(self, model: Any, optimizer: Any, **how: Any) -> Training:
@@ -298,9 +299,6 @@ class TorchIsland(RankedIsland):
                 self._reshard()  # gathered parameters are other tensors than those that are declared
             self._declared.check()
             refuse_strangers(self._model, self._optimizers())
-            if not self._looked_for_copies and self.step > 0:
-                self._looked_for_copies = True
-                refuse_copies(self._declared.parameters, list(map(inner_optimizer, self._optimizers())))
             if self._average is not None and self._started:
                 self._average.follow(self._declared.parameters, self.step)
 
@@ -317,6 +315,8 @@ class TorchIsland(RankedIsland):
     def _before_step(self) -> None:
         self._checked = False
         self._schedules.stand_at(self.step)
+        if self._copies.looks and self.step > 0:
+            self._copies.look(self._declared.parameters, map(inner_optimizer, self._optimizers()))
         if self._average is not None:
             self._average.follow(self._declared.parameters, self.step)
 
