@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/codec_kernels.hpp"
 #include "strategies/vectorised.hpp"
 
 namespace atl {
@@ -120,12 +121,23 @@ Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::
   const std::uint64_t piece = values_at_once(kPiece, settings);
   std::vector<float> values(static_cast<std::size_t>(std::min(piece, count)));
   TrainedNorm norm(buffers);
+  const bool all_count = buffers.empty() && (settings.kind == CodecKind::f32 || settings.kind == CodecKind::bf16);  // then what is not finite makes the norm so
+  if (all_count && !can_encode(settings, bytes.size(), count)) {
+    return check_encoded(settings, bytes, count).error();
+  }
   for (std::uint64_t at = 0; at < count; at += piece) {
     const std::uint64_t here = std::min(piece, count - at);
     const std::span<float> part = std::span(values).first(static_cast<std::size_t>(here));
-    ATOLL_TRY(decode(settings, encoded_part(settings, bytes, at, here), part));
-    ATOLL_ASSIGN([[maybe_unused]] const ContributionSummary finite, summarise_contribution(part));
+    const std::span<const std::byte> encoded = encoded_part(settings, bytes, at, here);
+    if (all_count) {
+      kernels::decode(settings, encoded.data(), here, part.data());
+    } else {
+      ATOLL_TRY(decode(settings, encoded, part));
+    }
     norm.add(part);
+  }
+  if (!std::isfinite(norm.value())) {
+    ATOLL_TRY(check_encoded(settings, bytes, count));
   }
   return norm.value();
 }

@@ -147,18 +147,27 @@ Status RoundExchange::weigh(const IslandRun& run) {
 // published, the arena's check says so, and the others judge.
 Status RoundExchange::check_told(std::size_t contributor, double norm) const {
   const double room = codec_.kind == CodecKind::f32 ? 1.0 + 0x1p-10 : 4.0;
-  if (contributor != own_ && most_ > 0 && !(norm <= most_ * room)) {
+  if (judges(contributor) && !(norm <= most_ * room)) {
     return Error{Code::corrupt, "the contribution of member " + std::to_string(contributor) + " has a norm of " + std::to_string(norm) +
                                     ", and the largest norm that was said is " + std::to_string(most_)};
   }
   return {};
 }
 
-Status RoundExchange::check(std::size_t contributor, ByteView bytes, std::uint64_t values, const InParts& in_parts) const {
-  if (aggregator_ == Aggregator::radial_directional && buffers_.empty()) {
-    return check_norm(codec_, bytes, values, norms_[contributor]);
+bool RoundExchange::judges(std::size_t contributor) const { return contributor != own_ && most_ > 0; }
+
+Result<double> RoundExchange::look_at(std::size_t contributor, ByteView bytes, std::uint64_t values, const InParts& in_parts) const {
+  const bool told = aggregator_ == Aggregator::radial_directional && buffers_.empty();
+  if (told) {
+    ATOLL_TRY(check_norm(codec_, bytes, values, norms_[contributor]));
   }
-  return check_encoded(codec_, bytes, values, in_parts);
+  if (judges(contributor)) {
+    return encoded_norm(codec_, bytes, values);
+  }
+  if (!told) {
+    ATOLL_TRY(check_encoded(codec_, bytes, values, in_parts));
+  }
+  return 0.0;
 }
 
 std::optional<ReduceFailure> RoundExchange::reduce(const ReducePiece& piece) {
@@ -176,15 +185,13 @@ std::optional<ReduceFailure> RoundExchange::sum_contributions(const ReducePiece&
   std::vector<EncodedTerm> terms;
   for (std::size_t i = 0; i < piece.contributions.size(); ++i) {
     const std::size_t contributor = piece.contributors[i];
-    if (const Status checked = check(contributor, piece.contributions[i], piece.elements); !checked) {
-      return ReduceFailure{i, checked.error()};
+    const Result<double> norm = look_at(contributor, piece.contributions[i], piece.elements);
+    if (!norm) {
+      return ReduceFailure{i, norm.error()};
     }
-    if (most_ > 0) {
-      const double norm = encoded_norm(codec_, piece.contributions[i], piece.elements).value_or(0);
-      squares_[contributor] += norm * norm;
-      if (const Status told = check_told(contributor, std::sqrt(squares_[contributor])); !told) {
-        return ReduceFailure{i, told.error()};
-      }
+    squares_[contributor] += *norm * *norm;
+    if (const Status told = check_told(contributor, std::sqrt(squares_[contributor])); !told) {
+      return ReduceFailure{i, told.error()};
     }
     terms.push_back({piece.contributions[i], weights_[contributor], norms_[contributor]});
   }
@@ -234,11 +241,12 @@ Status RoundExchange::check_result(std::optional<std::size_t>& contributor, cons
   const std::vector<EncodedTerm>& terms = result().terms;
   for (std::size_t i = 0; i < terms.size(); ++i) {
     contributor = outcome_.gathered ? std::optional(i) : std::nullopt;
-    ATOLL_TRY(outcome_.gathered ? check(i, terms[i].bytes, values_, in_parts)
-                                : check_encoded(reduce_codec_, terms[i].bytes, values_, in_parts));
-    if (outcome_.gathered && most_ > 0) {
-      ATOLL_TRY(check_told(i, encoded_norm(codec_, terms[i].bytes, values_).value_or(0)));
+    if (!outcome_.gathered) {
+      ATOLL_TRY(check_encoded(reduce_codec_, terms[i].bytes, values_, in_parts));
+      continue;
     }
+    ATOLL_ASSIGN(const double norm, look_at(i, terms[i].bytes, values_, in_parts));
+    ATOLL_TRY(check_told(i, norm));
   }
   return {};
 }

@@ -51,9 +51,11 @@ class RoundExchange {
 
   // How much each contributor counts. Errors: as contribution_weights; conflict without the numbers that the strategy needs.
   Status weigh(const IslandRun& run);
-  // A contribution, or a part of one, can be used.
-  [[nodiscard]] Status check(std::size_t contributor, ByteView bytes, std::uint64_t values,
-                             const InParts& in_parts = one_after_another) const;
+  // Whether its norm is compared with what was said.
+  [[nodiscard]] bool judges(std::size_t contributor) const;
+  // Of a contribution, or of a part of one, which can be used: its norm if that is judged, else 0. Cost: one pass.
+  [[nodiscard]] Result<double> look_at(std::size_t contributor, ByteView bytes, std::uint64_t values,
+                                       const InParts& in_parts = one_after_another) const;
   // That its norm is not beyond what was said. Takes the norm of a part of it.
   [[nodiscard]] Status check_told(std::size_t contributor, double norm) const;
   // Puts one piece of all contributions together, or of a group's, or of the groups' sums, and encodes it.
