@@ -121,7 +121,8 @@ Result<double> encoded_norm(const CodecSettings& settings, std::span<const std::
   const std::uint64_t piece = values_at_once(kPiece, settings);
   std::vector<float> values(static_cast<std::size_t>(std::min(piece, count)));
   TrainedNorm norm(buffers);
-  const bool all_count = buffers.empty() && (settings.kind == CodecKind::f32 || settings.kind == CodecKind::bf16);  // then what is not finite makes the norm so
+  const bool all_count = buffers.empty() && (settings.kind == CodecKind::f32 ||
+                                             settings.kind == CodecKind::bf16);  // then what is not finite makes the norm so
   if (all_count && !can_encode(settings, bytes.size(), count)) {
     return check_encoded(settings, bytes, count).error();
   }

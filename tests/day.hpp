@@ -20,6 +20,9 @@ inline std::uint64_t day() {
   return static_cast<std::uint64_t>(std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
 }
 
+// Whether a cell of a test is tried today: one of `of` by turns. ATOLL_TEST_ALL=1: all are.
+inline bool is_todays(std::uint64_t cell, std::uint64_t of) { return std::getenv("ATOLL_TEST_ALL") != nullptr || cell % of == day() % of; }
+
 struct Seeds {
   std::uint64_t first = 1;
   std::uint64_t count = 1;
