@@ -28,7 +28,7 @@ void SyncEngine::State::settle_probes(TimePoint at) {
 
 // Whose own contribution does not come for a moment is watched: its path may come and go. A sum may itself wait for a third.
 void SyncEngine::State::doubt(const ExchangeAttempt& attempt, TimePoint at) {
-  for (const Stall& stall : attempt.stalled(at, kInDoubt)) {
+  for (const Stall& stall : stalled(attempt, at, kInDoubt)) {
     if (stall.contribution) {
       watch.doubt(stall.accused, at);
     }
@@ -43,7 +43,7 @@ void SyncEngine::State::give_up_on(const PathFinding& finding, TimePoint at) {
       if (exchange->reported) {
         continue;
       }
-      for (const Stall& stall : exchange->attempt().stalled(at, kUnconnected)) {
+      for (const Stall& stall : stalled(exchange->attempt(), at, kUnconnected)) {
         if (stall.accused == finding.from && !exchange->reported) {
           report_broken(*exchange, stall.accused, {Code::timeout, finding.why},
                         stall.contribution ? std::vector{stall.accused} : std::vector<IslandId>{});

@@ -396,8 +396,8 @@ void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoi
     if (open.run->has_state() && open.run->round().next() == exchange.order().round) {
       report_done(open, exchange);
     }
-  } else if (const Duration limit = patience(open, exchange.order()); !attempt.stalled(at, limit).empty()) {
-    const std::vector<Stall> stalls = attempt.stalled(at, limit * 3 / 4);
+  } else if (const Duration limit = patience(open, exchange.order()); !stalled(attempt, at, limit).empty()) {
+    const std::vector<Stall> stalls = stalled(attempt, at, limit * 3 / 4);
     std::vector<IslandId> missing;
     for (const Stall& stall : stalls) {
       if (stall.contribution) {
@@ -410,6 +410,10 @@ void SyncEngine::State::settle(OpenedRun& open, RoundExchange& exchange, TimePoi
     const IslandId accused = stalls.front().accused;
     report_broken(exchange, accused, {Code::timeout, stalls.front().why}, std::move(missing));
   }
+}
+
+std::vector<Stall> SyncEngine::State::stalled(const ExchangeAttempt& attempt, TimePoint at, Duration longer_than) const {
+  return at - looks_since < longer_than ? std::vector<Stall>() : attempt.stalled(at, longer_than);
 }
 
 // A few of the usual times: whoever waits for one that does not deliver waits no longer than that. Longer with each attempt, for what is

@@ -13,6 +13,7 @@ constexpr auto kLookEvery = std::chrono::milliseconds(2);        // while a rehe
 constexpr auto kClosingLook = std::chrono::milliseconds(4);      // while a checkpoint is being written
 constexpr auto kRehearsedPause = std::chrono::milliseconds(50);  // within which a rehearsed cut ends
 constexpr auto kLongestPause = std::chrono::seconds(1);          // within which a stall is noticed
+constexpr auto kMissedLook = std::chrono::milliseconds(1500);    // so late this end was stopped, or busy with something else
 
 }  // namespace
 
@@ -24,6 +25,8 @@ bool SyncEngine::State::turn() {
   }
   busy = reduce() || busy;
   const TimePoint at = now();
+  looks_since = at - looked > kMissedLook ? at : looks_since;
+  looked = at;
   each_transfer([&](Transfer& transfer) { send_wants(*link, transfer, at); });
   settle_exchanges(at);
   settle_pairs(at);

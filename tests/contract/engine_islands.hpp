@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <vector>
@@ -52,6 +53,7 @@ class Island {
     engine_settings.make_arena = shared_arenas(settings.island, folder.path() / "runs");
     engine_settings.stall_after = 3s;
     engine_settings.one_level_members = one_level_members;
+    engine_settings.clock = [this] { return now() + slept.load(); };
     engine = std::make_unique<EngineThread>(engine_settings, std::move(link), 2U);
   }
 
@@ -127,6 +129,7 @@ class Island {
   }
 
   atl_test::TemporaryFolder folder;
+  std::atomic<Duration> slept = Duration();  // for so long its engine did not run
   std::unique_ptr<EngineThread> engine;
   Member member;
   island_link::ArenaLayout layout;

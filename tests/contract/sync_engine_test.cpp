@@ -214,6 +214,20 @@ TEST_CASE("sync engine: whoever tells a smaller norm than its contribution has i
   }
 }
 
+TEST_CASE("sync engine: an island that was stopped for a while does not take its own silence for that of the others") {
+  Islands group(2, 50'000, spec_of());
+  for (auto& island : group.all) {
+    island->contribute(Round(1), 1.0F / 1024.0F);
+  }
+  const BeginExchange order = group.exchange(Round(1), Attempt(1), {1, 1});
+  group.all[0]->engine->post(order);
+  std::this_thread::sleep_for(500ms);  // it has asked
+  group.all[0]->slept = 5s;
+  std::this_thread::sleep_for(1500ms);  // and has looked since
+  group.all[1]->engine->post(order);
+  CHECK(group.all[0]->answer<ExchangeDone>().digest == group.all[1]->answer<ExchangeDone>().digest);
+}
+
 TEST_CASE("sync engine: what travels packed comes to the same digests in fewer bytes") {
   for (const int islands : {2, 3}) {
     for (const CodecKind codec : {CodecKind::f32, CodecKind::int8, CodecKind::fp4}) {
