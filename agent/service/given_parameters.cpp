@@ -1,6 +1,8 @@
 #include "agent/service/given_parameters.hpp"
 
+#include "agent/engine/built_in_model.hpp"
 #include "agent/storage/checkpoint.hpp"
+#include "agent/storage/given_tensors.hpp"
 #include "strategies/specification/run_rules.hpp"
 #include "transport/base/own_disk.hpp"
 
@@ -38,6 +40,7 @@ Result<Found> resolve_parameters(const RunSpec& spec, const DataPermissions& per
   DataSpec named;
   (begins_from_file(spec) ? named.files.emplace_back() : named.url) = model.from;
   named.sha256 = model.sha256;
+  // Of a folder all that lies below it, so that each link is known to be allowed.
   const Result<std::vector<fs::path>> files = resolve_data(named, permissions, download);
   if (!files && (files.error().code == Code::not_found || files.error().code == Code::unauthorized || worth_retrying(files.error().code))) {
     return Found(Lacking{files.error().why});
@@ -45,15 +48,27 @@ Result<Found> resolve_parameters(const RunSpec& spec, const DataPermissions& per
   if (!files) {
     return files.error();
   }
-  if (files->size() != 1) {
+  std::error_code failure;
+  const bool folder = fs::is_directory(model.from, failure);
+  if (!folder && files->size() != 1) {
     return Error{Code::invalid_argument, model.from + " (model.from) stands for " + std::to_string(files->size()) + " files; name one"};
   }
-  ATOLL_ASSIGN(const FileFacts facts, facts_of(on_this_machine(files->front())));
-  if (facts.sha256 != *wanted) {
-    return Error{Code::invalid_argument, files->front().string() + " has SHA-256 " + to_hex(facts.sha256) +
+  const fs::path found = folder ? fs::path(model.from) : files->front();
+  const Result<Digest> digest = digest_of_given(found);
+  if (!digest && digest.error().code == Code::not_found) {
+    return Found(Lacking{digest.error().why});
+  }
+  if (!digest) {
+    return digest.error();
+  }
+  if (*digest != *wanted) {
+    return Error{Code::invalid_argument, found.string() + " has SHA-256 " + to_hex(*digest) +
                                              ", and the run begins with the parameters of " + model.sha256 + " (model.from)"};
   }
-  return Found(files->front());
+  if (folder) {  // of a file the parameters themselves say all
+    ATOLL_TRY(suits_model(found, spec));
+  }
+  return Found(found);
 }
 
 }  // namespace atl
