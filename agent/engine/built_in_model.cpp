@@ -67,11 +67,13 @@ std::string other_arithmetic(const Json& config) {
   std::string others;
   const Json kinds = setting(config, "architectures", Json::array({"LlamaForCausalLM"}));
   if (setting(config, "model_type", "") != "llama" || !kinds.is_array() || std::ranges::find(kinds, "LlamaForCausalLM") == kinds.end()) {
-    return "it is of a " + shown(setting(config, "model_type", "?")) + " " + shown(kinds) + ", and the built-in one is a LlamaForCausalLM";
+    return "its model_type is " + shown(setting(config, "model_type", "")) + " and its architectures " + shown(kinds) +
+           ", and there llama and LlamaForCausalLM";
   }
   const Json heads = setting(config, "num_attention_heads", 32);
   if (const Json shared = setting(config, "num_key_value_heads", heads); shared != heads) {
-    add_to(others, shown(heads) + " heads share num_key_value_heads " + shown(shared) + " (grouped-query attention), and there each has its own");
+    add_to(others,
+           shown(heads) + " heads share num_key_value_heads " + shown(shared) + " (grouped-query attention), and there each has its own");
   }
   const Json rope = setting(config, "rope_parameters", setting(config, "rope_scaling", Json::object()));
   const Json base = setting(config, "rope_theta", rope.is_object() ? setting(rope, "rope_theta", island_link::kRotaryBase) : rope);
@@ -91,9 +93,9 @@ std::string other_arithmetic(const Json& config) {
     other(bias, setting(config, bias, false), false, setting(config, bias, false) == false);
   }
   const Json width = setting(config, "hidden_size", 4096);
-  if (const Json head = setting(config, "head_dim", nullptr);
-      head.is_number_unsigned() && heads.is_number_unsigned() && width.is_number_unsigned() &&
-      head.get<double>() * heads.get<double>() != width.get<double>()) {
+  if (const Json head = setting(config, "head_dim", nullptr); head.is_number_unsigned() && heads.is_number_unsigned() &&
+                                                              width.is_number_unsigned() &&
+                                                              head.get<double>() * heads.get<double>() != width.get<double>()) {
     add_to(others, shown(heads) + " heads have head_dim " + shown(head) + ", and there together hidden_size " + shown(width));
   }
   return others;
@@ -125,8 +127,10 @@ Status suits_config(const std::filesystem::path& path, const ModelSpec& model) {
     return Error{Code::corrupt, path.string() + ": it is no JSON object"};
   }
   if (const std::string others = other_arithmetic(config); !others.empty()) {
-    return Error{Code::invalid_argument, path.string() + ": it is not the built-in model, but can be trained by a trainer of one's own "
-                                         "([trainer]): " + others};
+    return Error{Code::invalid_argument, path.string() +
+                                             ": it is not the built-in model, but can be trained by a trainer of one's own "
+                                             "([trainer]): " +
+                                             others};
   }
   const std::string others = other_sizes(config, model);
   return others.empty() ? Status() : Status(Error{Code::invalid_argument, path.string() + " says another model than [model]: " + others});

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "agent/storage/durable_file.hpp"
-#include "transport/base/plain_text.hpp"
 #include "transport/base/own_disk.hpp"
+#include "transport/base/plain_text.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl {

@@ -11,9 +11,9 @@
 
 namespace atl {
 
-// Where model.from names a file or a folder: fills in model.sha256. `path`: where that would lie on this machine; it may be missing here if the run
-// file has its digest.
-// Errors: not_found; invalid_argument if it has another digest than the run file says, or not the parameters of [model]; corrupt; io.
+// Where model.from names a file or a folder: fills in model.sha256. `path`: where that would lie on this machine; it may be missing here if
+// the run file has its digest. Errors: not_found; invalid_argument if it has another digest than the run file says, or not the parameters
+// of [model]; corrupt; io.
 Status pin_file(RunSpec& spec, const std::filesystem::path& path);
 
 // Where model.from names a run: fills in the run's id, and model.sha256 from its newest checkpoint. `patience`: for islands that are still

@@ -11,6 +11,15 @@ from islands import ATOLL, HERE, PYTHON, Clusters, tensors_of
 import numpy
 
 
+def safetensors_of(tensors):
+    header, data = {}, b""
+    for name, values in tensors.items():
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
 @unittest.skipUnless(ATOLL, "the executable is not given")
 class GivenParameters(Clusters):
     def test_a_run_begins_with_given_parameters(self):
@@ -68,6 +77,30 @@ class GivenParameters(Clusters):
                 losses.append([loss for (loss,) in ledger.execute(rows, (run["id"],))])
             self.assertEqual(losses[1][0], losses[0][-1])
             self.assertEqual(losses[2][0], losses[1][0])
+
+    def test_a_trainer_of_ones_own_begins_with_the_tensors_of_a_folder(self):
+        """As Hugging Face's cache has it: the files in blobs/, links to them in the snapshot."""
+        loops = f"{PYTHON} '{HERE}/loops.py' numpy"
+        given = {"w": numpy.array([1.5, -2.0, 0.25], "<f4"), "b": numpy.arange(4, dtype="<f4").reshape(2, 2), "frozen": numpy.ones(5, "<f4")}
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot, blobs = pathlib.Path(folder, "snapshots/one"), pathlib.Path(folder, "blobs")
+            snapshot.mkdir(parents=True)
+            blobs.mkdir()
+            files = {"model-00001-of-00002.safetensors": ("b", "frozen"), "model-00002-of-00002.safetensors": ("w",)}
+            for file, names in files.items():
+                (blobs / file[6:11]).write_bytes(safetensors_of({name: given[name] for name in names}))
+                (snapshot / file).symlink_to("../../blobs/" + file[6:11])
+            places = {name: file for file, names in files.items() for name in names}
+            (snapshot / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 36}, "weight_map": places}))
+            self.completed(self.local(folder, loops, {}, 20, model=f"[model]\nfrom = '{snapshot}'\n"))
+            begun = tensors_of(self.outer(folder, 0))
+            for name in ("w", "b"):
+                numpy.testing.assert_array_equal(begun[name], given[name])
+            (blobs / "00002").rename(folder + "/elsewhere")
+            pathlib.Path(folder, "state").rename(folder + "/before")
+            out, err = self.local(folder, loops, {}, 20, model=f"[model]\nfrom = '{snapshot}'\n").communicate(timeout=60)
+            self.assertIn("'model-00002-of-00002.safetensors' is not there, and 'model.safetensors.index.json' places tensors in it", err)
+            self.assertFalse(pathlib.Path(folder, "state").exists())
 
     def outer(self, folder, round_number):
         return next(pathlib.Path(folder).glob(f"state/island-1/runs/*/checkpoints/{round_number}/outer.safetensors"))
