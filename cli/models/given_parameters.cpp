@@ -5,6 +5,7 @@
 
 #include "agent/engine/built_in_model.hpp"
 #include "agent/storage/given_tensors.hpp"
+#include "cli/models/hub_model.hpp"
 #include "cli/views/parts/document.hpp"
 #include "strategies/specification/run_rules.hpp"
 
@@ -36,10 +37,10 @@ Status pin_run(RunSpec& spec, CoordinatorClient& client, Duration patience) {
   return {};
 }
 
-Status pin_file(RunSpec& spec, const fs::path& path) {
-  if (!begins_from_file(spec)) {
-    return {};
-  }
+namespace {
+
+// What is there, in the run file's words where it has any.
+Status pin_to(RunSpec& spec, const fs::path& path) {
   std::error_code failure;
   if (!fs::exists(path, failure)) {
     return !spec.model.sha256.empty()
@@ -57,6 +58,21 @@ Status pin_file(RunSpec& spec, const fs::path& path) {
   }
   spec.model.sha256 = sha256;
   return {};
+}
+
+}  // namespace
+
+Status pin_file(RunSpec& spec, const fs::path& path) { return begins_from_file(spec) ? pin_to(spec, path) : Status(); }
+
+Result<fs::path> pin_hub_model(RunSpec& spec, const Environment& environment) {
+  const HubModel model = hub_model_to_begin_from(spec.model.from).value();
+  Result<fs::path> folder = fetch_hub_model(model, environment);
+  if (!folder) {
+    return with_context(folder.error(), "model.from = \"" + spec.model.from + "\"");
+  }
+  ATOLL_TRY(pin_to(spec, *folder));
+  spec.model.from = "hf:" + model.repository + "@" + folder->filename().string();
+  return folder;
 }
 
 }  // namespace atl

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 TEST_TRAINER = str(pathlib.Path(sys.argv.pop(3)).resolve())
 
@@ -183,6 +184,66 @@ class HuggingFace(Agents):
                 self.assertEqual(refused.stderr.count("\n"), 1)
                 for what in [str(folders / name / "config.json"), *whats]:
                     self.assertIn(what, refused.stderr)
+
+    def cached(self, folder, cache):
+        """A model's folder as huggingface_hub keeps a repository: a branch, the commit's links, and what they lead to."""
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        repository = pathlib.Path(self.state(cache), "models--org--tiny-llama")
+        for name in ("refs", "blobs", f"snapshots/{commit}"):
+            (repository / name).mkdir(parents=True)
+        (repository / "refs/main").write_text(commit)
+        (repository / "refs/v1").write_text(commit)
+        for number, file in enumerate(sorted(pathlib.Path(folder).iterdir())):
+            shutil.copy(file, repository / "blobs" / f"{number:040x}")
+            (repository / "snapshots" / commit / file.name).symlink_to(f"../../blobs/{number:040x}")
+        return commit
+
+    def test_a_model_of_the_hub_is_that_of_the_users_own_cache(self):
+        if not (pathlib.Path(ATOLL).parent / "atoll_trainer.so").exists():
+            self.skipTest("LibTorch is not installed")
+        pathlib.Path(self.state("text")).write_text(TEXT * 200, encoding="utf-8")
+        model = llama()
+        model.save_pretrained(self.state("saved"), max_shard_size="60KB")
+        commit = self.cached(self.state("saved"), "cache/hub")
+        with mock.patch.dict(os.environ, HF_HOME=self.state("cache"), HF_HUB_OFFLINE="1", ATOLL_PYTHON=sys.executable):
+            self.agent("a", "none", "--data", f"text={self.state('text')}", "--allow-data", self.state("cache/hub"))
+            with mock.patch.dict(os.environ, HF_HOME=self.state("empty")):  # its owner allows it, but has it not
+                os.mkdir(self.state("empty"))
+                self.agent("b", "none", "--data", f"text={self.state('text')}", "--allow-data", self.state("empty"))
+            self.comes_back(model, "hf:org/tiny-llama", "main")
+            self.comes_back(model, f"hf:org/tiny-llama@{commit}", "commit")
+            self.assertIn(f"snapshots/{commit}'; fetch it there by `hf download org/tiny-llama --revision {commit}`", self.log_of("b"))
+
+            other = self.run_from("hf:org/tiny-llama@v2", "other")
+            self.assertEqual(other.returncode, 3, other.stderr)
+            self.assertRegex(other.stderr, "^atoll: model.from = .hf:org/tiny-llama@v2.: huggingface_hub: LocalEntryNotFoundError: Cannot find an appropriate cached snapshot")
+            sizes = self.run_from("hf:org/tiny-llama@v1", "sizes", layers=3)
+            self.assertIn("num_hidden_layers is 2, and model.layers 3: write layers = 2", sizes.stderr)
+
+            refused = self.run_from("hf:org/tiny-llama", "digest", sha256="0" * 64)
+            digest = refused.stderr.split("has SHA-256 ")[1][:64]
+            os.environ["ATOLL_PYTHON"] = "/nonexistent/python3"
+            self.assertEqual(self.run_from(f"hf:org/tiny-llama@{commit}", "digest", sha256=digest, options=("--dry-run",)).returncode, 0)  # asks nobody
+            without = self.run_from("hf:org/tiny-llama", "without")
+            self.assertEqual(without.returncode, 4)
+            self.assertEqual(without.stderr.count("\n"), 1)
+            self.assertIn("'/nonexistent/python3' cannot be started (No such file or directory): pip install huggingface_hub, and name its Python: ATOLL_PYTHON=", without.stderr)
+
+    def test_a_rehearsal_begins_from_a_model_of_the_hub(self):
+        if not (pathlib.Path(ATOLL).parent / "atoll_trainer.so").exists():
+            self.skipTest("LibTorch is not installed")
+        pathlib.Path(self.state("text")).write_text(TEXT * 200, encoding="utf-8")
+        llama().save_pretrained(self.state("saved"))
+        self.cached(self.state("saved"), "cache")
+        with mock.patch.dict(os.environ, HF_HUB_CACHE=self.state("cache"), HF_HUB_OFFLINE="1", ATOLL_PYTHON=sys.executable):
+            submitted = self.run_from("hf:org/tiny-llama@v1", "rehearsed", options=("--dry-run",))
+            self.assertEqual(submitted.returncode, 8, submitted.stderr)  # there are no islands
+            file = pathlib.Path(self.state("rehearsed.toml"))
+            file.write_text(file.read_text().replace("set = 'text'", "files = ['text']"))
+            self.completed(self.start(self.folder.name, str(file)))
+        begun, saved = load_file(self.folder.name + "/model.safetensors"), load_file(self.state("saved") + "/model.safetensors")
+        for name, value in saved.items():
+            self.assertTrue(torch.equal(begun[name], value), name)
 
 
 if __name__ == "__main__":

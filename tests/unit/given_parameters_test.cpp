@@ -83,7 +83,7 @@ TEST_CASE("given parameters: what a run file says wrong of them") {
   CHECK(contains(problems_text(file_of("sha256 = \"" + kSome + "\"\n")), "sha256 has no effect without from"));
   for (const char* from : {"run:", "run:../x", "http://x.org/y", "ftp://x"}) {
     CHECK(
-        contains(problems_text(file_of("from = \"" + std::string(from) + "\"\n")), "a safetensors file, an https:// address or run:NAME"));
+        contains(problems_text(file_of("from = \"" + std::string(from) + "\"\n")), "a safetensors file, a folder, hf:ORGANISATION/NAME@REVISION, an https:// address or run:NAME"));
   }
   CHECK(contains(problems_text(file_of("from = \"a\"\nlayers = 2\n", "[trainer]\nname = \"gpt\"\n")), "the model is the trainer's own"));
   CHECK(contains(
