@@ -1,14 +1,35 @@
 """Runs that begin with given parameters ([model] from), of a trainer of one's own and of the built-in one. Arguments as own_test.py's."""
 
 import json
+import os
 import pathlib
 import sqlite3
 import tempfile
 import unittest
+from unittest import mock
 
 from islands import ATOLL, HERE, PYTHON, Clusters, tensors_of
 
 import numpy
+
+
+# In place of the library, which asks the network: what it gives and how it fails.
+HUB = """
+import json, os, sys
+how = os.environ["HUB"]
+if how == "none":
+    raise ImportError("No module named 'huggingface_hub'")
+class GatedRepoError(Exception):
+    pass
+def snapshot_download(repository, revision, **patterns):
+    if how == "gated":
+        raise GatedRepoError("401 Client Error.\\n\\nAccess to model org/name is restricted.")
+    if how == "silent":
+        os._exit(1)
+    json.dump([repository, revision, dict(os.environ)], open(os.environ["ASKED"], "w"))
+    print("a warning")
+    return how
+"""
 
 
 def safetensors_of(tensors):
@@ -101,6 +122,38 @@ class GivenParameters(Clusters):
             out, err = self.local(folder, loops, {}, 20, model=f"[model]\nfrom = '{snapshot}'\n").communicate(timeout=60)
             self.assertIn("'model-00002-of-00002.safetensors' is not there, and 'model.safetensors.index.json' places tensors in it", err)
             self.assertFalse(pathlib.Path(folder, "state").exists())
+
+    def test_the_hub_is_asked_through_the_users_own_python(self):
+        loops = f"{PYTHON} '{HERE}/loops.py' numpy"
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = pathlib.Path(folder, "models--org--name/snapshots", "c" * 40)
+            snapshot.mkdir(parents=True)
+            given = {"w": numpy.array([1.5, -2.0, 0.25], "<f4"), "b": numpy.eye(2, dtype="<f4")}
+            (snapshot / "adapter_model.safetensors").write_bytes(safetensors_of(given))
+            pathlib.Path(folder, "huggingface_hub.py").write_text(HUB)
+            secrets = {"AWS_SECRET_ACCESS_KEY": "s", "ATOLL_JOIN_TOKEN": "s", "HF_TOKEN": "the hub's", "https_proxy": "http://me:word@proxy:1"}
+            ours = {"ATOLL_PYTHON": PYTHON, "PYTHONPATH": f"{folder}:{os.environ['PYTHONPATH']}", "ASKED": folder + "/asked", **secrets}
+
+            def begun(how):
+                with mock.patch.dict(os.environ, HUB=how, **ours):
+                    return self.local(folder, loops, {}, 20, model="[model]\nfrom = 'hf:org/name@v1'\n")
+
+            for how, words in {
+                "none": f"'{PYTHON}' has no huggingface_hub, which fetches models of the hub (No module named 'huggingface_hub'): pip install huggingface_hub",
+                "gated": "huggingface_hub: GatedRepoError: 401 Client Error. Access to model org/name is restricted.",
+                "silent": "huggingface_hub: it ended without a word",
+                "/tmp": "huggingface_hub gives '/tmp', which is no folder of a commit",
+            }.items():
+                with self.subTest(how):
+                    out, err = begun(how).communicate(timeout=60)
+                    self.assertIn(words, json.loads(err)["error"]["why"] if err.startswith("{") else err)
+                    self.assertFalse(pathlib.Path(folder, "state").exists())
+            self.completed(begun(str(snapshot)))
+            for name, values in given.items():
+                numpy.testing.assert_array_equal(tensors_of(self.outer(folder, 0))[name], values)
+            repository, revision, inherited = json.loads(pathlib.Path(folder, "asked").read_text())
+            self.assertEqual([repository, revision], ["org/name", "v1"])
+            self.assertEqual({name: inherited.get(name) for name in secrets}, {**secrets, "AWS_SECRET_ACCESS_KEY": None, "ATOLL_JOIN_TOKEN": None})
 
     def outer(self, folder, round_number):
         return next(pathlib.Path(folder).glob(f"state/island-1/runs/*/checkpoints/{round_number}/outer.safetensors"))

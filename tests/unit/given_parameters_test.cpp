@@ -91,6 +91,28 @@ TEST_CASE("given parameters: what a run file says wrong of them") {
       "from has no effect with strategy.name"));
 }
 
+TEST_CASE("given parameters: a model of the hub is a repository and a revision, whose names lead nowhere else") {
+  const auto read = [](const std::string& from) {
+    const std::optional<HubModel> model = hub_model_to_begin_from(from);
+    CHECK(file_of("from = \"" + from + "\"\n").valid() == model.has_value());
+    return model ? model->repository + " " + model->revision : "";
+  };
+  CHECK(read("hf:org/name@v1.0") == "org/name v1.0");
+  CHECK(read("hf:org/name") == "org/name main");
+  CHECK(read("hf:gpt2") == "gpt2 main");
+  CHECK(read("hf:org/name@refs/pr/1") == "org/name refs/pr/1");
+  for (const char* from : {"hf:", "hf:@v1", "hf:org/name@", "hf:/name", "hf:org/", "hf:org/a/b", "hf:../name", "hf:org/..", "hf:org/name@../x",
+                           "hf:org/name@a/../b", "hf:org/name@/x", "hf:org/na me", "hf:org/name@v1@v2", "hf:org/name;x"}) {
+    INFO(from);
+    CHECK(read(from).empty());
+  }
+  CHECK_FALSE(hub_model_to_begin_from("org/name"));
+  CHECK_FALSE(begins_from_file(begins_with("hf:org/name@v1", "")));
+  CHECK(is_commit(std::string(40, 'f')));
+  CHECK_FALSE(is_commit(std::string(40, 'F')));
+  CHECK_FALSE(is_commit(std::string(39, 'f')));
+}
+
 TEST_CASE("given parameters: an island has the file, lacks it, or has another") {
   atl_test::TemporaryFolder folder;
   const fs::path file = folder.write("given/base.safetensors", "some bytes");
