@@ -1,9 +1,9 @@
 // [model].from on an island: the file or folder of the parameters that a run begins with, if this island has it.
 //
-// A path has to be allowed by the island's owner, as data have (data_access.hpp), and so has a commit of a model of the Hugging Face hub, in
-// the cache of the agent's user: no agent fetches one. An address is downloaded and cached; another run's checkpoint lies in this agent's
-// own folder, or not. An island without them begins as a joiner does, with a copy of its peers' state.
-// Threads: plain; reads the whole file, so it is called on a thread of its own.
+// A path has to be allowed by the island's owner, as data have (data_access.hpp), and so has a commit of a model of the Hugging Face hub,
+// in the cache of the agent's user: no agent fetches one. An address is downloaded and cached; another run's checkpoint lies in this
+// agent's own folder, or not. An island without them begins as a joiner does, with a copy of its peers' state. Threads: plain; reads the
+// whole file, so it is called on a thread of its own.
 #pragma once
 
 #include <filesystem>

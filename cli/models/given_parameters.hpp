@@ -16,8 +16,8 @@ namespace atl {
 // of [model]; corrupt; io.
 Status pin_file(RunSpec& spec, const std::filesystem::path& path);
 
-// Where it names a model of the hub: that is fetched, and has its commit in model.from and its digest in model.sha256. The folder of it here.
-// Errors: also those of fetch_hub_model.
+// Where it names a model of the hub: that is fetched, and has its commit in model.from and its digest in model.sha256. The folder of it
+// here. Errors: also those of fetch_hub_model.
 Result<std::filesystem::path> pin_hub_model(RunSpec& spec, const Environment& environment);
 
 // Where model.from names a run: fills in the run's id, and model.sha256 from its newest checkpoint. `patience`: for islands that are still

@@ -35,7 +35,8 @@ constexpr int kNoLibrary = 3;
 // This process's, without secrets that are not the hub's. A proxy's user is: the hub may be behind it.
 std::vector<std::string> environment_for_the_hub() {
   std::vector<std::string> variables = own_environment();
-  std::erase_if(variables, [](const std::string& variable) { return agent::is_secret_variable(variable.substr(0, variable.find('=')), ""); });
+  std::erase_if(variables,
+                [](const std::string& variable) { return agent::is_secret_variable(variable.substr(0, variable.find('=')), ""); });
   if (::isatty(STDERR_FILENO) == 0) {
     variables.emplace_back("HF_HUB_DISABLE_PROGRESS_BARS=1");
   }
@@ -52,8 +53,8 @@ std::string last_line_of(ByteView out) {
 
 Result<std::filesystem::path> fetch_hub_model(const HubModel& model, const Environment& environment, Duration patience) {
   const std::string python = environment("ATOLL_PYTHON").value_or("python3");
-  const Result<ProgramAnswer> answer = ask_program({python, "-c", kFetch, model.repository, model.revision}, {}, environment_for_the_hub(),
-                                                   ProgramTalk::shown, patience);
+  const Result<ProgramAnswer> answer =
+      ask_program({python, "-c", kFetch, model.repository, model.revision}, {}, environment_for_the_hub(), ProgramTalk::shown, patience);
   const std::string advice = ": pip install huggingface_hub, and name its Python: ATOLL_PYTHON=/path/to/python3";
   if (!answer) {
     return answer.error().code == Code::not_found
@@ -63,7 +64,8 @@ Result<std::filesystem::path> fetch_hub_model(const HubModel& model, const Envir
   }
   const std::string line = last_line_of(answer->out);
   if (answer->status == kNoLibrary) {
-    return Error{Code::not_found, "'" + python + "' has no huggingface_hub, which fetches models of the hub (" + printable(line) + ")" + advice};
+    return Error{Code::not_found,
+                 "'" + python + "' has no huggingface_hub, which fetches models of the hub (" + printable(line) + ")" + advice};
   }
   std::filesystem::path folder = line.empty() ? std::filesystem::path() : std::filesystem::absolute(line);
   if (answer->status != 0) {

@@ -387,7 +387,8 @@ std::optional<HubModel> hub_model_to_begin_from(std::string_view from) {
   const auto are_names = [](std::string_view text, std::ptrdiff_t most) {
     const auto of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
     const auto whole = [&](const auto& part) { return !part.empty() && part.front() != '.' && std::ranges::all_of(part, of_name); };
-    return !text.empty() && text.size() <= 200 && std::ranges::count(text, '/') < most && std::ranges::all_of(std::views::split(text, '/'), whole);
+    return !text.empty() && text.size() <= 200 && std::ranges::count(text, '/') < most &&
+           std::ranges::all_of(std::views::split(text, '/'), whole);
   };
   const std::size_t at = from.find('@');
   HubModel model{std::string(from.substr(0, at).substr(std::min<std::size_t>(3, from.size()))),

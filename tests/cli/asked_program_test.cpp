@@ -9,14 +9,16 @@ using namespace atl;
 
 namespace {
 
-Result<ProgramAnswer> ask(std::vector<std::string> words, Duration patience = std::chrono::minutes(1), std::vector<std::string> environment = {}) {
+Result<ProgramAnswer> ask(std::vector<std::string> words, Duration patience = std::chrono::minutes(1),
+                          std::vector<std::string> environment = {}) {
   return ask_program(std::move(words), as_bytes(std::string_view("given")), std::move(environment), ProgramTalk::kept, patience);
 }
 
 }  // namespace
 
 TEST_CASE("a program that is asked gets its input and variables alone, and its words and status come back") {
-  const Result<ProgramAnswer> answer = ask({"sh", "-c", "cat; echo \"$WORD $HOME\"; echo said >&2; exit 7"}, std::chrono::minutes(1), {"WORD=x"});
+  const Result<ProgramAnswer> answer =
+      ask({"sh", "-c", "cat; echo \"$WORD $HOME\"; echo said >&2; exit 7"}, std::chrono::minutes(1), {"WORD=x"});
   REQUIRE(answer);
   CHECK(answer->status == 7);
   CHECK(as_text(answer->out) == "givenx \n");

@@ -143,7 +143,7 @@ class HuggingFace(Agents):
                 self.comes_back(model, folders / name, name, **({"tied_embeddings": True} if name == "tied" else {}))
         self.assertIn("has not allowed", self.log_of("b"))
 
-        command = "LC_ALL=C sha256sum config.json *.safetensors *.index.json | sha256sum"
+        command = "sha256sum config.json *.safetensors *.index.json | LC_ALL=C sort -k2 | sha256sum"
         digest = subprocess.run(command, shell=True, cwd=folders / "shards", capture_output=True, text=True).stdout.split()[0]
         refused = self.run_from(folders / "shards", "pinned", sha256="0" * 64)
         self.assertEqual(refused.returncode, 2)

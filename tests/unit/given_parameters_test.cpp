@@ -82,8 +82,8 @@ TEST_CASE("given parameters: what a run file says wrong of them") {
   CHECK(contains(problems_text(file_of("from = \"https://x.org/y\"\n")), "an address needs sha256"));
   CHECK(contains(problems_text(file_of("sha256 = \"" + kSome + "\"\n")), "sha256 has no effect without from"));
   for (const char* from : {"run:", "run:../x", "http://x.org/y", "ftp://x"}) {
-    CHECK(
-        contains(problems_text(file_of("from = \"" + std::string(from) + "\"\n")), "a safetensors file, a folder, hf:ORGANISATION/NAME@REVISION, an https:// address or run:NAME"));
+    CHECK(contains(problems_text(file_of("from = \"" + std::string(from) + "\"\n")),
+                   "a safetensors file, a folder, hf:ORGANISATION/NAME@REVISION, an https:// address or run:NAME"));
   }
   CHECK(contains(problems_text(file_of("from = \"a\"\nlayers = 2\n", "[trainer]\nname = \"gpt\"\n")), "the model is the trainer's own"));
   CHECK(contains(
@@ -101,8 +101,9 @@ TEST_CASE("given parameters: a model of the hub is a repository and a revision, 
   CHECK(read("hf:org/name") == "org/name main");
   CHECK(read("hf:gpt2") == "gpt2 main");
   CHECK(read("hf:org/name@refs/pr/1") == "org/name refs/pr/1");
-  for (const char* from : {"hf:", "hf:@v1", "hf:org/name@", "hf:/name", "hf:org/", "hf:org/a/b", "hf:../name", "hf:org/..", "hf:org/name@../x",
-                           "hf:org/name@a/../b", "hf:org/name@/x", "hf:org/na me", "hf:org/name@v1@v2", "hf:org/name;x"}) {
+  for (const char* from :
+       {"hf:", "hf:@v1", "hf:org/name@", "hf:/name", "hf:org/", "hf:org/a/b", "hf:../name", "hf:org/..", "hf:org/name@../x",
+        "hf:org/name@a/../b", "hf:org/name@/x", "hf:org/na me", "hf:org/name@v1@v2", "hf:org/name;x"}) {
     INFO(from);
     CHECK(read(from).empty());
   }
