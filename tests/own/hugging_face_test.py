@@ -206,6 +206,7 @@ class HuggingFace(Agents):
         model.save_pretrained(self.state("saved"), max_shard_size="60KB")
         commit = self.cached(self.state("saved"), "cache/hub")
         with mock.patch.dict(os.environ, HF_HOME=self.state("cache"), HF_HUB_OFFLINE="1", ATOLL_PYTHON=sys.executable):
+            os.environ.pop("HF_HUB_CACHE", None)
             self.agent("a", "none", "--data", f"text={self.state('text')}", "--allow-data", self.state("cache/hub"))
             with mock.patch.dict(os.environ, HF_HOME=self.state("empty")):  # its owner allows it, but has it not
                 os.mkdir(self.state("empty"))
