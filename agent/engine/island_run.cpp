@@ -148,8 +148,8 @@ Result<Digest> IslandRun::form_initial_state(const std::string& given) {
   }
   const std::span<float> initial = arena_->floats();
   if (!given.empty()) {  // the trainer is told to load them when they are agreed on
-    ATOLL_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(fs::path(given)));
-    if (const Status read = layout_->read_given(file, initial); !read) {
+    ATOLL_ASSIGN(const GivenTensors tensors, GivenTensors::open(given));
+    if (const Status read = layout_->read_given(tensors, initial); !read) {
       return with_context(read.error(), given);
     }
   }

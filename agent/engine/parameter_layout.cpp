@@ -150,9 +150,10 @@ std::string first_difference(const island_link::Manifest& ours, const island_lin
   return "";
 }
 
-Status holds_parameters(const SafetensorsHeader& header, const island_link::Manifest& manifest) {
+Status holds_parameters(const GivenTensors& given, const island_link::Manifest& manifest) {
   for (const island_link::Parameter& parameter : manifest.parameters) {
-    const TensorEntry* entry = header.find(parameter.name);
+    const SafetensorsFile* file = given.file_with(parameter.name);
+    const TensorEntry* entry = file == nullptr ? nullptr : file->header().find(parameter.name);
     if (entry == nullptr) {
       return Error{Code::invalid_argument, "it has no tensor " + shown(parameter, false)};
     }
@@ -166,10 +167,11 @@ Status holds_parameters(const SafetensorsHeader& header, const island_link::Mani
   return {};
 }
 
-Status ParameterLayout::read_given(const SafetensorsFile& file, std::span<float> parameters) const {
-  ATOLL_TRY(holds_parameters(file.header(), manifest_));
+Status ParameterLayout::read_given(const GivenTensors& given, std::span<float> parameters) const {
+  ATOLL_TRY(holds_parameters(given, manifest_));
   for (const island_link::Entry& place : layout_.entries) {
     const island_link::Parameter& parameter = manifest_.parameters[place.parameter];
+    const SafetensorsFile& file = *given.file_with(parameter.name);
     const TensorEntry& entry = *file.header().find(parameter.name);
     const std::span<float> to = parameters.subspan(place.offset, island_link::elements(parameter));
     if (entry.dtype == "F32") {

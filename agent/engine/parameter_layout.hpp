@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/island_link/messages.hpp"
-#include "agent/storage/safetensors.hpp"
+#include "agent/storage/given_tensors.hpp"
 #include "strategies/aggregate.hpp"
 #include "strategies/fragments.hpp"
 #include "strategies/outer_optimizer.hpp"
@@ -44,7 +44,7 @@ class ParameterLayout {
 
   // Given parameters, by their names: F32, BF16 or F16. Tensors that the trainer has not declared are left alone.
   // Errors: as holds_parameters.
-  [[nodiscard]] Status read_given(const SafetensorsFile& file, std::span<float> parameters) const;
+  [[nodiscard]] Status read_given(const GivenTensors& given, std::span<float> parameters) const;
 
   // Of each buffer all parameters as tensors, F32 or BF16, as they lie in memory.
   [[nodiscard]] std::vector<TensorView> tensors(const std::vector<OuterBuffer>& buffers) const;
@@ -61,9 +61,9 @@ class ParameterLayout {
   std::vector<bool> of_embeddings_;  // by fragment
 };
 
-// Whether a file has every parameter of a manifest, in its shape and in a type that is read.
+// Whether every parameter of a manifest is there, in its shape and in a type that is read.
 // Errors: invalid_argument naming the first that it has not.
-Status holds_parameters(const SafetensorsHeader& header, const island_link::Manifest& manifest);
+Status holds_parameters(const GivenTensors& given, const island_link::Manifest& manifest);
 
 // Where two manifests first differ, for a person: "parameter 3 is 'h.1.weight' (64 × 32) on lyon, and 'h.0.weight' (32 × 32) on
 // oslo". `here` and `there` say of which islands they are ("on lyon", "in the run"). Empty if they are the same.

@@ -1,14 +1,13 @@
 #include "cli/models/given_parameters.hpp"
 
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "agent/engine/built_in_model.hpp"
-#include "agent/engine/parameter_layout.hpp"
-#include "agent/storage/durable_file.hpp"
-#include "agent/storage/safetensors.hpp"
+#include "agent/storage/given_tensors.hpp"
+#include "cli/models/hub_model.hpp"
 #include "cli/views/parts/document.hpp"
 #include "strategies/specification/run_rules.hpp"
-#include "transport/base/own_disk.hpp"
 
 namespace atl {
 namespace fs = std::filesystem;
@@ -38,30 +37,42 @@ Status pin_run(RunSpec& spec, CoordinatorClient& client, Duration patience) {
   return {};
 }
 
-Status pin_file(RunSpec& spec, const fs::path& path) {
-  if (!begins_from_file(spec)) {
-    return {};
-  }
-  const DiskPath file = on_this_machine(path);
-  if (!file.exists()) {
+namespace {
+
+// What is there, in the run file's words where it has any.
+Status pin_to(RunSpec& spec, const fs::path& path) {
+  std::error_code failure;
+  if (!fs::exists(path, failure)) {
     return !spec.model.sha256.empty()
                ? Status()
                : Error{Code::not_found, path.string() + " (model.from) is not on this machine: put it there, or give model.sha256"};
   }
-  ATOLL_ASSIGN(const FileFacts facts, facts_of(file));
-  const std::string sha256 = to_hex(facts.sha256);
+  ATOLL_ASSIGN(const Digest digest, digest_of_given(path));
+  const std::string sha256 = to_hex(digest);
   if (!spec.model.sha256.empty() && spec.model.sha256 != sha256) {
     return Error{Code::invalid_argument,
                  path.string() + " (model.from) has SHA-256 " + sha256 + ", and the run file says " + spec.model.sha256};
   }
-  ATOLL_ASSIGN(const SafetensorsFile opened, SafetensorsFile::open(file));
-  if (model_kind(spec) == ModelKind::language) {  // else the model is known on the islands alone
-    if (const Status fits = holds_parameters(opened.header(), manifest_of(spec)); !fits) {
-      return with_context(fits.error(), path.string() + " (model.from)");
-    }
+  if (const Status suits = suits_model(path, spec); !suits) {
+    return with_context(suits.error(), "model.from");
   }
   spec.model.sha256 = sha256;
   return {};
+}
+
+}  // namespace
+
+Status pin_file(RunSpec& spec, const fs::path& path) { return begins_from_file(spec) ? pin_to(spec, path) : Status(); }
+
+Result<fs::path> pin_hub_model(RunSpec& spec, const Environment& environment) {
+  const HubModel model = hub_model_to_begin_from(spec.model.from).value();
+  Result<fs::path> folder = fetch_hub_model(model, environment);
+  if (!folder) {
+    return with_context(folder.error(), "model.from = \"" + spec.model.from + "\"");
+  }
+  ATOLL_TRY(pin_to(spec, *folder));
+  spec.model.from = "hf:" + model.repository + "@" + folder->filename().string();
+  return folder;
 }
 
 }  // namespace atl

@@ -11,10 +11,14 @@
 
 namespace atl {
 
-// Where model.from names a file: fills in model.sha256. `file`: where that would lie on this machine; it may be missing here if the run
-// file has its digest.
-// Errors: not_found; invalid_argument if it has another digest than the run file says, or not the parameters of [model]; corrupt; io.
-Status pin_file(RunSpec& spec, const std::filesystem::path& file);
+// Where model.from names a file or a folder: fills in model.sha256. `path`: where that would lie on this machine; it may be missing here if
+// the run file has its digest. Errors: not_found; invalid_argument if it has another digest than the run file says, or not the parameters
+// of [model]; corrupt; io.
+Status pin_file(RunSpec& spec, const std::filesystem::path& path);
+
+// Where it names a model of the hub: that is fetched, and has its commit in model.from and its digest in model.sha256. The folder of it
+// here. Errors: also those of fetch_hub_model.
+Result<std::filesystem::path> pin_hub_model(RunSpec& spec, const Environment& environment);
 
 // Where model.from names a run: fills in the run's id, and model.sha256 from its newest checkpoint. `patience`: for islands that are still
 // connecting.

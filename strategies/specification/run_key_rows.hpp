@@ -67,6 +67,9 @@ inline bool is_origin(std::string_view text) {
   if (text.starts_with("run:")) {
     return text.size() <= 68 && is_name(run_to_begin_from(text));
   }
+  if (text.starts_with("hf:")) {
+    return hub_model_to_begin_from(text).has_value();
+  }
   return text.find("://") == std::string_view::npos ? is_path(text) : is_https(text);
 }
 inline bool is_store(std::string_view text) { return static_cast<bool>(check_store_address(text)); }

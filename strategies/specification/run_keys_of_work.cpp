@@ -83,11 +83,11 @@ const std::array kRowsOfWork = {
            .type = text,
            .field = of<&RunSpec::model, &ModelSpec::from>,
            .most = 4096,
-           .form = "a safetensors file, an https:// address or run:NAME",
+           .form = "a safetensors file, a folder, hf:ORGANISATION/NAME@REVISION, an https:// address or run:NAME",
            .rule = is_origin,
-           .doc = "Parameters that the run begins with in place of the seed's: a safetensors file, an https address, or another run's "
-                  "newest checkpoint. For trainers of one's own, too. An island that has them not, or may not read them, copies them from "
-                  "one that has."},
+           .doc = "Parameters that the run begins with in place of the seed's: a safetensors file, a folder as `save_pretrained` writes "
+                  "it, a model of the Hugging Face hub, an https address, or another run's newest checkpoint. For trainers of one's own, "
+                  "too. An island that has them not, or may not read them, copies them from one that has."},
     RunKey{.section = "model",
            .name = "sha256",
            .type = text,
@@ -95,8 +95,8 @@ const std::array kRowsOfWork = {
            .most = 64,
            .form = "64 lower-case hexadecimal digits",
            .rule = is_sha256,
-           .doc = "SHA-256 of the file that from names. A file with another digest is refused. If the run file does not say, `submit` and "
-                  "`local` take that of the file on their machine, or of the run's checkpoint; an https address needs it."},
+           .doc = "SHA-256 of the file or folder that from names. One with another digest is refused. If the run file does not say, "
+                  "`submit` and `local` take that of what is on their machine, or of the run's checkpoint; an https address needs it."},
 
     RunKey{.section = "trainer",
            .name = "name",

@@ -1,8 +1,11 @@
 #include "strategies/specification/run_rules.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <ranges>
 #include <set>
+#include <utility>
 
 #include "transport/base/bytes.hpp"
 
@@ -379,9 +382,28 @@ std::string_view features_file(std::string_view features) {
 
 std::string_view run_to_begin_from(std::string_view from) { return from.starts_with("run:") ? from.substr(4) : std::string_view(); }
 
+std::optional<HubModel> hub_model_to_begin_from(std::string_view from) {
+  // Names between slashes, as many at most.
+  const auto are_names = [](std::string_view text, std::ptrdiff_t most) {
+    const auto of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; };
+    const auto whole = [&](const auto& part) { return !part.empty() && part.front() != '.' && std::ranges::all_of(part, of_name); };
+    return !text.empty() && text.size() <= 200 && std::ranges::count(text, '/') < most &&
+           std::ranges::all_of(std::views::split(text, '/'), whole);
+  };
+  const std::size_t at = from.find('@');
+  HubModel model{std::string(from.substr(0, at).substr(std::min<std::size_t>(3, from.size()))),
+                 at == std::string_view::npos ? "main" : std::string(from.substr(at + 1))};
+  const bool proper = from.starts_with("hf:") && are_names(model.repository, 2) && are_names(model.revision, 8);
+  return proper ? std::optional(std::move(model)) : std::nullopt;
+}
+
+bool is_commit(std::string_view revision) {
+  return revision.size() == 40 && revision.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 bool begins_from_file(const RunSpec& spec) {
   const std::string& from = spec.model.from;
-  return !from.empty() && !from.starts_with("https://") && run_to_begin_from(from).empty();
+  return !from.empty() && !from.starts_with("https://") && !from.starts_with("hf:") && run_to_begin_from(from).empty();
 }
 
 std::uint32_t islands_without_groups(const RunSpec& spec) { return spec.diffusion.experts + (spec.diffusion.experts > 1 ? 1 : 0); }

@@ -57,7 +57,17 @@ std::uint32_t islands_without_groups(const RunSpec& spec);
 // The NAME of "run:NAME" of model.from, once it is pinned the run's id; empty for any other text.
 std::string_view run_to_begin_from(std::string_view from);
 
-// model.from names a file.
+// "hf:ORGANISATION/NAME@REVISION" of model.from: a repository of the Hugging Face hub, and a branch, tag or commit of it ("main" where it
+// says none; a commit once it is pinned). Their names are plain ones: none leads out of a folder.
+struct HubModel {
+  std::string repository;
+  std::string revision;
+};
+// None for any other text.
+std::optional<HubModel> hub_model_to_begin_from(std::string_view from);
+bool is_commit(std::string_view revision);
+
+// model.from names a file or a folder.
 bool begins_from_file(const RunSpec& spec);
 
 // The FILE of "npy:FILE" or "torchscript:FILE" of diffusion.features; empty for any other text.

@@ -10,7 +10,7 @@ ENVIRONMENT = pathlib.Path(__file__).resolve().parents[2] / "build/python"
 
 def enter(*packages):
     """The test goes on with the Python there. Exit status 4, a skip: a package is not there."""
-    if (ENVIRONMENT / "bin/python").exists() and pathlib.Path(sys.prefix).resolve() != ENVIRONMENT:
+    if (ENVIRONMENT / "bin/python").exists() and pathlib.Path(sys.prefix).resolve() != ENVIRONMENT.resolve():
         os.execv(ENVIRONMENT / "bin/python", [str(ENVIRONMENT / "bin/python"), *sys.argv])
     for package in packages:
         if importlib.util.find_spec(package) is None:

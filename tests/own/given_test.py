@@ -1,14 +1,44 @@
 """Runs that begin with given parameters ([model] from), of a trainer of one's own and of the built-in one. Arguments as own_test.py's."""
 
 import json
+import os
 import pathlib
 import sqlite3
 import tempfile
 import unittest
+from unittest import mock
 
 from islands import ATOLL, HERE, PYTHON, Clusters, tensors_of
 
 import numpy
+
+
+# In place of the library, which asks the network: what it gives and how it fails.
+HUB = """
+import json, os, sys
+how = os.environ["HUB"]
+if how == "none":
+    raise ImportError("No module named 'huggingface_hub'")
+class GatedRepoError(Exception):
+    pass
+def snapshot_download(repository, revision, **patterns):
+    if how == "gated":
+        raise GatedRepoError("401 Client Error.\\n\\nAccess to model org/name is restricted.")
+    if how == "silent":
+        os._exit(1)
+    json.dump([repository, revision, dict(os.environ)], open(os.environ["ASKED"], "w"))
+    print("a warning")
+    return how
+"""
+
+
+def safetensors_of(tensors):
+    header, data = {}, b""
+    for name, values in tensors.items():
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
 
 
 @unittest.skipUnless(ATOLL, "the executable is not given")
@@ -68,6 +98,62 @@ class GivenParameters(Clusters):
                 losses.append([loss for (loss,) in ledger.execute(rows, (run["id"],))])
             self.assertEqual(losses[1][0], losses[0][-1])
             self.assertEqual(losses[2][0], losses[1][0])
+
+    def test_a_trainer_of_ones_own_begins_with_the_tensors_of_a_folder(self):
+        """As Hugging Face's cache has it: the files in blobs/, links to them in the snapshot."""
+        loops = f"{PYTHON} '{HERE}/loops.py' numpy"
+        given = {"w": numpy.array([1.5, -2.0, 0.25], "<f4"), "b": numpy.arange(4, dtype="<f4").reshape(2, 2), "frozen": numpy.ones(5, "<f4")}
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot, blobs = pathlib.Path(folder, "snapshots/one"), pathlib.Path(folder, "blobs")
+            snapshot.mkdir(parents=True)
+            blobs.mkdir()
+            files = {"model-00001-of-00002.safetensors": ("b", "frozen"), "model-00002-of-00002.safetensors": ("w",)}
+            for file, names in files.items():
+                (blobs / file[6:11]).write_bytes(safetensors_of({name: given[name] for name in names}))
+                (snapshot / file).symlink_to("../../blobs/" + file[6:11])
+            places = {name: file for file, names in files.items() for name in names}
+            (snapshot / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 36}, "weight_map": places}))
+            self.completed(self.local(folder, loops, {}, 20, model=f"[model]\nfrom = '{snapshot}'\n"))
+            begun = tensors_of(self.outer(folder, 0))
+            for name in ("w", "b"):
+                numpy.testing.assert_array_equal(begun[name], given[name])
+            (blobs / "00002").rename(folder + "/elsewhere")
+            pathlib.Path(folder, "state").rename(folder + "/before")
+            out, err = self.local(folder, loops, {}, 20, model=f"[model]\nfrom = '{snapshot}'\n").communicate(timeout=60)
+            self.assertIn("'model-00002-of-00002.safetensors' is not there, and 'model.safetensors.index.json' places tensors in it", err)
+            self.assertFalse(pathlib.Path(folder, "state").exists())
+
+    def test_the_hub_is_asked_through_the_users_own_python(self):
+        loops = f"{PYTHON} '{HERE}/loops.py' numpy"
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = pathlib.Path(folder, "models--org--name/snapshots", "c" * 40)
+            snapshot.mkdir(parents=True)
+            given = {"w": numpy.array([1.5, -2.0, 0.25], "<f4"), "b": numpy.eye(2, dtype="<f4")}
+            (snapshot / "adapter_model.safetensors").write_bytes(safetensors_of(given))
+            pathlib.Path(folder, "huggingface_hub.py").write_text(HUB)
+            secrets = {"AWS_SECRET_ACCESS_KEY": "s", "ATOLL_JOIN_TOKEN": "s", "HF_TOKEN": "the hub's", "https_proxy": "http://me:word@proxy:1"}
+            ours = {"ATOLL_PYTHON": PYTHON, "PYTHONPATH": f"{folder}:{os.environ['PYTHONPATH']}", "ASKED": folder + "/asked", **secrets}
+
+            def begun(how):
+                with mock.patch.dict(os.environ, HUB=how, **ours):
+                    return self.local(folder, loops, {}, 20, model="[model]\nfrom = 'hf:org/name@v1'\n")
+
+            for how, words in {
+                "none": f"'{PYTHON}' has no huggingface_hub, which fetches models of the hub (No module named 'huggingface_hub'): pip install huggingface_hub",
+                "gated": "huggingface_hub: GatedRepoError: 401 Client Error. Access to model org/name is restricted.",
+                "silent": "huggingface_hub: it ended without a word",
+                "/tmp": "huggingface_hub gives '/tmp', which is no folder of a commit",
+            }.items():
+                with self.subTest(how):
+                    out, err = begun(how).communicate(timeout=60)
+                    self.assertIn(words, json.loads(err)["error"]["why"] if err.startswith("{") else err)
+                    self.assertFalse(pathlib.Path(folder, "state").exists())
+            self.completed(begun(str(snapshot)))
+            for name, values in given.items():
+                numpy.testing.assert_array_equal(tensors_of(self.outer(folder, 0))[name], values)
+            repository, revision, inherited = json.loads(pathlib.Path(folder, "asked").read_text())
+            self.assertEqual([repository, revision], ["org/name", "v1"])
+            self.assertEqual({name: inherited.get(name) for name in secrets}, {**secrets, "AWS_SECRET_ACCESS_KEY": None, "ATOLL_JOIN_TOKEN": None})
 
     def outer(self, folder, round_number):
         return next(pathlib.Path(folder).glob(f"state/island-1/runs/*/checkpoints/{round_number}/outer.safetensors"))

@@ -172,7 +172,7 @@ Result<std::optional<LinkTerms>> link_of(const LocalOptions& options) {
 }
 
 // Reads the run file for so many islands here.
-Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
+Result<RunSpec> local_spec(RunFile file, LocalOptions& options, const Environment& environment) {
   RunSpec& spec = file.spec;
   if (options.islands == 0) {
     options.islands = spec.islands.min;
@@ -200,6 +200,11 @@ Result<RunSpec> local_spec(RunFile file, LocalOptions& options) {
                                              "='COMMAND'"};
   }
   resolve_files(spec, options.file);
+  if (hub_model_to_begin_from(spec.model.from)) {  // all islands are here
+    ATOLL_ASSIGN(const fs::path folder, pin_hub_model(spec, environment));
+    spec.model.from = folder.string();
+    return spec;
+  }
   ATOLL_TRY(pin_file(spec, spec.model.from));
   return spec;
 }
@@ -445,7 +450,7 @@ Exit local(const Invocation& invocation, LocalOptions options) {
     invocation.streams.err << (file ? problems_text(*file) : "atoll: " + file.error().why + "\n");
     return Exit::usage;
   }
-  const Result<RunSpec> spec = local_spec(std::move(file).value(), options);
+  const Result<RunSpec> spec = local_spec(std::move(file).value(), options, invocation.environment);
   if (!spec) {
     return report(invocation, spec.error());
   }

@@ -1,6 +1,7 @@
 // `atoll submit`: hands a run file to the coordinator.
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "agent/service/checkpoint_copy.hpp"
@@ -18,6 +19,7 @@
 #include "cli/views/views.hpp"
 #include "strategies/specification/run_keys.hpp"
 #include "strategies/specification/run_notes.hpp"
+#include "strategies/specification/run_rules.hpp"
 
 namespace atl {
 namespace {
@@ -180,6 +182,11 @@ Exit submit(const Invocation& invocation, const SubmitOptions& options) {
     return report(invocation, client.error());
   }
   Status pinned = pin_file(file->spec, std::filesystem::absolute(options.file).parent_path() / file->spec.model.from);
+  if (const std::optional<HubModel> hub = hub_model_to_begin_from(file->spec.model.from);
+      hub && (file->spec.model.sha256.empty() || !is_commit(hub->revision))) {  // else it is pinned, and may be on the islands alone
+    const Result<std::filesystem::path> folder = pin_hub_model(file->spec, invocation.environment);
+    pinned = folder ? Status() : Status(folder.error());
+  }
   pinned = pinned ? pin_run(file->spec, *client) : pinned;
   if (!pinned) {
     return report(invocation, pinned.error());
