@@ -175,6 +175,7 @@ class ZmqBulkIo {
   // Ways: places where there is no direct one (zmq_bulk_ways.cpp).
   void set_relays(std::vector<RelayOffer> relays);
   void look_at_ways(TimePoint now);
+  void move_places(Peer& peer, std::span<const unsigned> moved);
   void look_at_way(const IslandId& island, Peer& peer, TimePoint now);
   void blame_place(const IslandId& island, unsigned way, const std::string& why);
   [[nodiscard]] bool is_shunned(const Peer& peer, unsigned way, TimePoint now) const;
