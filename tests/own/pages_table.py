@@ -44,6 +44,7 @@ BLOCKS = {
     ("docs/install.md", "sudo systemctl enable --now atoll-agent"): Typed("Pages.test_pages"),
     ("docs/install.md", "export ALL_PROXY="): Elsewhere("tests/own/proxy_test.py atoll agent --join-file token"),
     ("docs/install.md", "atoll relay --bind"): Elsewhere("tests/own/relay_test.py atoll relay --bind 'tcp://*:4402'"),
+    ("docs/install.md", "atoll agent --relay"): Elsewhere("tests/own/relay_test.py atoll agent --relay 4402 --relay-rate 100mbit"),
     ("docs/own-trainer.md", "python3 -m venv"): Typed("OwnTrainer.test_two_islands_on_one_machine"),
     ("docs/own-trainer.md", "atoll agent --join-file token --trainer gpt="): Typed("Programs.test_programs"),
     ("docs/own-trainer.md", "atoll coordinator init --state c"): Typed("OwnTrainer.test_two_islands_on_one_machine"),
