@@ -118,7 +118,7 @@ class ZmqBulkIo {
     std::uint64_t received = 0;  // bytes, since the last tick
     Duration round_trip{};       // the shortest since `trip_from`; 0: not known
     TimePoint trip_from;
-    bool far = false;                       // it was once, and is taken for far since then
+    bool far = false;                       // it was once, or a ping waited as long; it is taken for far since then
     std::optional<TimePoint> apart_since;   // there is no direct connection
     std::optional<TimePoint> direct_since;  // there is one
     unsigned places = 0;                    // at so many of them, from the first on, it is waited for
