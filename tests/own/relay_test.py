@@ -237,6 +237,14 @@ class OfAnIsland(Relays):
         self.wait_for_way("reef", "shoal", "relay of atoll", 90)
         self.assertNotIn("for relay of lagoon", " ".join(self.islands["reef"].run("atoll doctor").stdout.split()))
 
+    def test_two_that_cannot_dial_each_other_meet_at_the_first_machine(self):
+        (self.coordinator.home / "text").write_text("the first machine has the relay. " * 400)
+        started = self.coordinator.start(f"env ATOLL_TRAINER_MODULE={MODULE} atoll up --relay 4402 --advertise {COORDINATOR} --name first --data corpus=text")
+        self.wait_for("the first machine is there", lambda: "4400" in pathlib.Path(started.log).read_text() and self.coordinator.run("atoll islands").stdout.count("first"))
+        self.start_island("reef", "10.77.0.11")
+        self.start_island("shoal", "10.77.0.12")
+        self.wait_for_way("reef", "shoal", "relay coordinator")
+
     def test_a_port_in_use_is_named_and_a_rate_without_a_relay_refused(self):
         self.start_coordinator()
         self.start_open_island("lagoon", "10.77.0.3")
