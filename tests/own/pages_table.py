@@ -70,6 +70,7 @@ BLOCKS = {
     ("docs/results/emulator.md", "cmake --preset release"): BENCH,
     ("docs/results/reach.md", "tests/bench/relay.py"): BENCH,
     ("docs/results/reach.md", "tests/bench/proxy.py"): BENCH,
+    ("docs/results/reach.md", "tests/bench/reach.py"): BENCH,
     ("docs/results/gossip.md", COMPARISONS + " rounds"): BENCH,
     ("docs/results/gossip.md", COMPARISONS + " stragglers"): BENCH,
     ("docs/results/gossip.md", "LAYERS=4 BATCH=8 ISLANDS=8 tests/bench/quality.sh"): BENCH,
