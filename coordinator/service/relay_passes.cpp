@@ -1,6 +1,7 @@
 #include "coordinator/service/relay_passes.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "transport/base/address.hpp"
 #include "transport/relay/relay_pass.hpp"
@@ -49,27 +50,25 @@ std::optional<Relays> RelayPasses::renewed(const IslandId& island, TimePoint now
 
 void RelayPasses::offer(const IslandId& island, const std::string& name, const OwnRelay& relay, const std::string& seen_host) {
   // No ticket in a file has a name with a space, so this one is nobody else's: "relay of reef".
-  own_[island].ticket = {"of " + name, where_others_dial(relay.address, seen_host),
-                         Bytes(relay.secret.bytes.begin(), relay.secret.bytes.end())};
+  auto own = std::ranges::find(own_, island, &OfIsland::island);
+  own = own == own_.end() ? own_.insert(own, {island, {}}) : own;
+  own->ticket = {"of " + name, where_others_dial(relay.address, seen_host), Bytes(relay.secret.bytes.begin(), relay.secret.bytes.end())};
 }
 
 RelayPasses::OfIslands RelayPasses::of_islands() const {
   OfIslands relays;
-  for (const auto& [island, relay] : own_) {
-    relays.emplace_back(island, relay.ticket);
+  for (const OfIsland& relay : std::span(own_).first(std::min(own_.size(), kMostIslandRelays))) {
+    relays.emplace_back(relay.island, relay.ticket);
   }
-  std::ranges::sort(relays, {}, [](const auto& relay) { return relay.second.name; });
-  relays.resize(std::min(relays.size(), kMostIslandRelays));
   return relays;
 }
 
 bool RelayPasses::look_at_islands(const std::function<Presence(const IslandId&)>& presence_of, TimePoint now) {
-  for (auto relay = own_.begin(); relay != own_.end();) {
-    const Presence presence = presence_of(relay->first);
-    relay->second.here = presence == Presence::here ? now : relay->second.here;
-    const bool goes = presence == Presence::gone || now - relay->second.here >= kRelayKept;
-    relay = goes ? own_.erase(relay) : std::next(relay);
+  for (OfIsland& relay : own_) {
+    const Presence presence = presence_of(relay.island);
+    relay.here = presence == Presence::here ? now : presence == Presence::gone ? TimePoint() : relay.here;
   }
+  std::erase_if(own_, [&](const OfIsland& relay) { return now - relay.here >= kRelayKept; });
   looked_ = now;
   if (now - told_at_ < kTellRelaysAgain || of_islands() == told_) {
     return false;

@@ -1,9 +1,9 @@
 // What the coordinator's islands show at its relays: a pass for each island and relay, made anew before it runs out.
 //
 // After the coordinator's own relays and those whose tickets it has come those of islands (`agent --relay`): the first kMostIslandRelays
-// of them by name. One whose island is not heard any more stays for kRelayKept, for it may be the coordinator that cannot hear it while
-// others exchange there; one whose island is gone for good goes at once.
-// Sans-I/O. Threads: one.
+// of them, in the order in which they came, so that nobody leaves one for another that has come just now. One whose island is not heard any
+// more stays for kRelayKept, for it may be the coordinator that cannot hear it while others exchange there; one whose island is gone for
+// good goes at once. Sans-I/O. Threads: one.
 #pragma once
 
 #include <functional>
@@ -48,6 +48,7 @@ class RelayPasses {
 
  private:
   struct OfIsland {
+    IslandId island;
     RelayTicket ticket;
     TimePoint here{};  // its island was, last
   };
@@ -56,7 +57,7 @@ class RelayPasses {
 
   std::vector<RelayTicket> tickets_;
   std::map<IslandId, TimePoint> made_;
-  std::map<IslandId, OfIsland> own_;
+  std::vector<OfIsland> own_;
   OfIslands told_;
   TimePoint looked_{};
   TimePoint told_at_{};

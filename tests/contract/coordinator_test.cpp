@@ -298,7 +298,7 @@ TEST_CASE("an island's relay is offered to the others while the island is there,
   CHECK_FALSE(passes.next_look());
   CHECK_FALSE(look(1s));
 
-  // By name; none is offered its own. An address that means something in the island's network only is not said.
+  // In the order in which they came; none is offered its own. An address that means something in the island's network only is not said.
   passes.offer(shoal, "shoal", {"tcp://192.168.1.2:4402", Digest{{std::byte{2}}}}, "203.0.113.7");
   passes.offer(reef, "reef", {"tcp://10.0.0.2:4402", Digest{{std::byte{1}}}}, "10.0.0.9");
   CHECK(look(2s));
@@ -306,7 +306,7 @@ TEST_CASE("an island's relay is offered to the others while the island is there,
   CHECK_FALSE(passes.told_again(reef, start));  // it is not welcome yet
   CHECK(names_for(shoal) == std::vector<std::string>{first, "of reef tcp://10.0.0.2:4402"});
   CHECK(names_for(reef) == std::vector<std::string>{first, "of shoal tcp://203.0.113.7:4402"});
-  CHECK(names_for(IslandId("i-3")) == std::vector<std::string>{first, "of reef tcp://10.0.0.2:4402", "of shoal tcp://203.0.113.7:4402"});
+  CHECK(names_for(IslandId("i-3")) == std::vector<std::string>{first, "of shoal tcp://203.0.113.7:4402", "of reef tcp://10.0.0.2:4402"});
   const std::string pass = passes.made_for(shoal, start).relays.at(1).pass;
   CHECK(read_request(as_bytes(std::string(1, '\1') + std::string(31, '\0')), request_with(pass, reef), start));
 
@@ -332,13 +332,13 @@ TEST_CASE("of many islands with a relay a few are offered") {
   RelayPasses passes({});
   const TimePoint start = from_unix_ms(1'767'225'600'000);
   for (int i = 0; i < 40; ++i) {
-    const std::string name = "island-" + std::to_string(10 + i);
+    const std::string name = "island-" + std::to_string(50 - i);
     passes.offer(IslandId(name), name, {"tcp://198.51.100.1:" + std::to_string(4402 + i), {}}, "");
   }
   const Relays offered = passes.made_for(IslandId("other"), start);
   REQUIRE(offered.relays.size() == kMostIslandRelays);
-  CHECK(offered.relays.front().name == "of island-10");
-  CHECK(offered.relays.back().name == "of island-17");
+  CHECK(offered.relays.front().name == "of island-50");
+  CHECK(offered.relays.back().name == "of island-43");
 }
 
 TEST_CASE("islands hear of another's relay, an operator has none, and one that is revoked has none any more") {

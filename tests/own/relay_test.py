@@ -229,10 +229,12 @@ class OfAnIsland(Relays):
         self.assertIn("reef and shoal exchange over relay of lagoon", self.command(f"status {run}"))
         self.command(f"cancel {run}")
 
-        # A second one comes and goes, which touches nobody; the first one loses its key, and the second one's is there.
+        # A second one comes, which touches nobody; the first one loses its key, and the second one's is there.
         self.start_open_island("atoll", "10.77.0.4", "atoll agent --relay 4402 --relay-rate 100mbit", "")
         self.wait_for_way("lagoon", "atoll", "direct")
-        self.wait_for_way("reef", "shoal", "relay of lagoon")
+        self.wait_for("the two know it", lambda: "for relay of atoll" in " ".join(self.islands["reef"].run("atoll doctor").stdout.split()), 30)
+        time.sleep(7)  # whoever wanted to go there would have gone
+        self.wait_for_way("reef", "shoal", "relay of lagoon", 1)
         self.command("islands revoke lagoon")
         self.wait_for_way("reef", "shoal", "relay of atoll", 90)
         self.assertNotIn("for relay of lagoon", " ".join(self.islands["reef"].run("atoll doctor").stdout.split()))
