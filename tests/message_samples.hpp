@@ -48,6 +48,7 @@ class MessageSampler {
         Ways{{{island(), {word(), false, NotPunched::own_router}},
               {island(), {"", true, NotPunched::not_tried}},
               {island(), {"", false, NotPunched::not_tried, "tcp://10.0.0.1:4401"}}}},
+        OwnRelay{"tcp://relay.example.org:4402", digest()},
         Drain{text()},
         Cut{run(), epoch(), round()},
         Welcome{word(), island(), milliseconds(), milliseconds(), milliseconds()},

@@ -37,6 +37,8 @@
 #include "transport/base/room_on_disk.hpp"
 #include "transport/base/service_manager.hpp"
 #include "transport/mapping/port_mapping.hpp"
+#include "transport/relay/relay_thread.hpp"
+#include "transport/relay/relay_ticket.hpp"
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/zmq_bulk_link.hpp"
 
@@ -80,6 +82,10 @@ class Driver {
   Status run() {
     if (!options_.metrics.empty()) {
       ATOLL_ASSIGN(metrics_, AgentMetrics::start({options_.metrics, session_.island, options_.version, options_.state}));
+    }
+    if (options_.relay) {
+      ATOLL_ASSIGN(relay_, RelayThread::start(*options_.relay, "island " + session_.island + "'s"));
+      log_info("island " + session_.island + ": islands that cannot dial each other meet at its relay, " + relay_->bound_address());
     }
     tell_service_manager("READY=1\nSTATUS=waits for the coordinator at " + dialled_);
     while (!ended_) {
@@ -211,6 +217,7 @@ class Driver {
       pending_.push_back(FromCoordinator{std::move(*message)});
       if (welcome) {
         tell_ways();
+        tell_relay();
       }
     } else {
       log_warning("the coordinator sent something that is no message: " + std::get<Error>(event).why);
@@ -228,6 +235,7 @@ class Driver {
     }
     if ((other_networks || other_mapping) && linked_) {
       say_addresses();
+      tell_relay();
     }
   }
 
@@ -243,6 +251,18 @@ class Driver {
     if (linked_) {
       (void)control_->send(ways_);  // a link that breaks now comes up again, and then they are said
     }
+  }
+  // Others dial it where they dial this island first, at the relay's own port.
+  void tell_relay() {
+    const Result<std::string> island = advertised_addresses(options_.advertise, options_.interfaces, bound_, dialled_, {});
+    Result<Address> address = island ? parse_address(first_address(*island)) : island.error();
+    if (!relay_ || !linked_ || !address) {
+      return;
+    }
+    address->port = parse_address(relay_->bound_address()).value().port;
+    OwnRelay own{to_string(*address), {}};
+    std::ranges::copy(options_.relay->secret, own.secret.bytes.begin());
+    (void)control_->send(own);  // as ways are
   }
   void take(WaysChanged& changed) {
     ways_ = std::move(changed.ways);
@@ -520,6 +540,7 @@ class Driver {
   CheckpointCopier copier_;
   Preparation preparation_;
   std::unique_ptr<AgentMetrics> metrics_;  // empty: nobody asked for them
+  std::unique_ptr<RelayThread> relay_;     // likewise
   std::deque<Event> pending_;
   Ways ways_;  // that the bulk link told last
   TrainerSeat seat_;
@@ -572,6 +593,9 @@ Status run_agent(const AgentOptions& given) {
   };
   ATOLL_TRY(once_there_is_room(options.state, signals.fd(), begin));
   const IslandId island = island_of(keys.public_key);
+  if (options.relay) {
+    options.relay->secret = relay_secret(keys.secret_key);
+  }
   const Entrance entrance{
       options.state,        options.join_token, options.coordinator, options.insecure, options.name.empty() ? host_name() : options.name,
       !options.name.empty()};

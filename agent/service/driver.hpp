@@ -29,6 +29,7 @@
 #include "transport/bulk/address_choice.hpp"
 #include "transport/bulk/link_memory.hpp"
 #include "transport/http/object_store.hpp"
+#include "transport/relay/relay_server.hpp"
 
 namespace atl::agent {
 
@@ -42,7 +43,8 @@ struct AgentOptions {
   InterfaceRules interfaces;           // of the bulk link
   bool insecure = false;               // plain links; loopback only
   bool hole_punching = true;
-  bool port_mapping = true;  // where this machine is behind a router, and nothing else is advertised (transport/mapping)
+  std::optional<RelaySettings> relay;  // one in this process, for other islands of the coordinator; its secret is made at the start
+  bool port_mapping = true;            // where this machine is behind a router, and nothing else is advertised (transport/mapping)
   DataPermissions data;
   std::vector<std::string> copies;  // places like s3://bucket/prefix where runs may keep copies of checkpoints, and below
   StoreCredentials store;           // for those

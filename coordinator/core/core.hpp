@@ -168,7 +168,9 @@ class Core {
   [[nodiscard]] std::vector<RunView> runs(TimePoint now) const;  // by time of submission
   [[nodiscard]] std::optional<RunView> run(TimePoint now, const RunId& id) const;
   [[nodiscard]] std::vector<IslandView> islands(TimePoint now) const;  // by name
-  [[nodiscard]] ReachView reach(const IslandId& island) const;         // costs a look at each island, for islands may ask
+  // Nothing: it has no access, or never had.
+  [[nodiscard]] std::optional<bool> is_connected(const IslandId& island) const;
+  [[nodiscard]] ReachView reach(const IslandId& island) const;  // costs a look at each island, for islands may ask
   // Nothing is submitted.
   [[nodiscard]] StartView rehearse_start(TimePoint now, const RunSpec& spec) const;
   // What this island waited for before it merged this round, one after the other; of an island's newest few hundred waits, empty for

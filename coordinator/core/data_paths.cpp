@@ -465,7 +465,8 @@ std::string DataPaths::text_of_apart(const IslandId& a, const IslandId& b) const
 std::string DataPaths::remedy_for(const IslandId& a, const IslandId& b) const {
   return ". One of them has to reach the other: " + islands_.opening_for(a, b) + ", or " + islands_.opening_for(b, a) +
          (settings_.relays.empty()
-              ? "; or start the coordinator with --relay PORT, or with the ticket of a relay that both can dial (atoll relay)"
+              ? "; or start the coordinator with --relay PORT, or with the ticket of a relay that both can dial (atoll relay), "
+                "or an island that both can dial with --relay PORT"
               : "; or both have to reach relay " + list_of(settings_.relays));
 }
 

@@ -138,6 +138,11 @@ std::vector<WaitCause> Core::wait_causes(const RunId& id, const IslandId& island
   return causes;
 }
 
+std::optional<bool> Core::is_connected(const IslandId& island) const {
+  const Island* found = state_->islands.find(island);
+  return found == nullptr ? std::nullopt : std::optional(found->greeted);
+}
+
 ReachView Core::reach(const IslandId& island) const {
   const Island* found = state_->islands.find(island);
   ReachView view{found == nullptr ? "" : found->record.bulk_address, {}};

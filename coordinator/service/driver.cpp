@@ -32,8 +32,8 @@ bool is_one_of(const Message& message) {
 
 bool from_island(const Message& message) {
   return is_one_of<Hello, Heartbeat, atl::Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, PairQuery, PairAnswer, Checkpointed,
-                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied, Holds, Ways>(
-      message);
+                   CaughtUp, IslandEvent, Timeline, RunEnded, Leave, AssignmentReport, TaskImages, PathReport, Copied, Holds, Ways,
+                   OwnRelay>(message);
 }
 
 LogLevel level_of(const std::string& level) {
@@ -105,6 +105,7 @@ void Driver::step(TimePoint now) {
   if (reports_due_ && now >= *reports_due_) {
     write_reports(now);
   }
+  look_at_relays(now);
   if (const Duration away = std::chrono::steady_clock::now() - begun; away > kAway) {
     core_->was_away(away);  // nobody is lost because of the coordinator's own disk
   }
@@ -114,6 +115,9 @@ std::optional<TimePoint> Driver::next_deadline() const {
   std::optional<TimePoint> next = blocked_since_ ? std::optional(retry_at_) : core_->next_deadline();
   if (reports_due_ && (!next || *reports_due_ < *next)) {
     next = reports_due_;
+  }
+  if (const std::optional<TimePoint> look = passes_.next_look(); look && (!next || *look < *next)) {
+    next = look;
   }
   return next;
 }
@@ -211,6 +215,8 @@ void Driver::take(TimePoint now, const Received& received) {
     const Error error{Code::unauthorized,
                       "the key of island '" + key->name + "' may not command; commands need an operator's key (--key FILE)"};
     (void)server_->send(received.connection, Reply{request->id, error, ""});
+  } else if (const auto* relay = std::get_if<OwnRelay>(&message); relay != nullptr && key->role == Role::island) {
+    passes_.offer(key->island, key->name, *relay, received.host);
   } else if (from_island(message) && key->role == Role::island) {
     if (std::holds_alternative<Hello>(message)) {
       core_->see(key->island, received.host);
@@ -487,6 +493,25 @@ void Driver::announce() {
 void Driver::send_passes(ConnectionId connection, const std::optional<Relays>& relays) {
   if (relays) {
     (void)server_->send(connection, *relays);
+  }
+}
+
+// Those of islands, which come and go.
+void Driver::look_at_relays(TimePoint now) {
+  using Presence = RelayPasses::Presence;
+  const auto presence_of = [this](const IslandId& island) {
+    const std::optional<bool> connected = core_->is_connected(island);
+    return !connected ? Presence::gone : *connected ? Presence::here : Presence::away;
+  };
+  if (!passes_.look_at_islands(presence_of, now)) {
+    return;
+  }
+  for (const auto& [island, instances] : instances_) {
+    for (const Instance& instance : instances) {
+      if (presence_of(island) == Presence::here) {  // none for one that was revoked
+        send_passes(instance.connection, passes_.told_again(island, now));
+      }
+    }
   }
 }
 

@@ -89,6 +89,7 @@ class Driver {
   void ledger_recovered(TimePoint now);
   void announce();
   void send_passes(ConnectionId connection, const std::optional<Relays>& relays);
+  void look_at_relays(TimePoint now);
   void log_events() const;
   void write_reports(TimePoint now);
 

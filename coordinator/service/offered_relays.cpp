@@ -1,36 +1,12 @@
 #include "coordinator/service/offered_relays.hpp"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "transport/base/address.hpp"
-#include "transport/base/file_descriptor.hpp"
 #include "transport/base/log.hpp"
 
 namespace atl::coordinator {
-
-struct OfferedRelays::Own {
-  FileDescriptor stop;
-  std::unique_ptr<RelayServer> relay;
-  std::thread thread;
-
-  Own(FileDescriptor its_stop, std::unique_ptr<RelayServer> its_relay) : stop(std::move(its_stop)), relay(std::move(its_relay)) {
-    thread = std::thread([this] {
-      if (const Status ended = relay->run(stop.get()); !ended) {
-        log_error("the coordinator's relay ended: " + ended.error().why);
-      }
-    });
-  }
-  ~Own() {
-    (void)::eventfd_write(stop.get(), 1);  // a counter that is not full takes it
-    thread.join();
-  }
-  Own(const Own&) = delete;
-  Own& operator=(const Own&) = delete;
-};
 
 namespace {
 
@@ -44,21 +20,13 @@ Result<RelayTicket> own_ticket(const CoordinatorSettings& settings, const RelayS
 
 }  // namespace
 
-OfferedRelays::OfferedRelays() = default;
-OfferedRelays::~OfferedRelays() = default;
-
 Result<std::unique_ptr<OfferedRelays>> OfferedRelays::open(const ServiceOptions& options, const std::string& secret_key) {
   std::unique_ptr<OfferedRelays> relays(new OfferedRelays);
   if (options.own_relay) {
     RelaySettings settings = *options.own_relay;
     settings.secret = relay_secret(secret_key);
     ATOLL_ASSIGN(RelayTicket ticket, own_ticket(options.settings, settings));
-    ATOLL_ASSIGN(std::unique_ptr<RelayServer> relay, RelayServer::open(std::move(settings)));
-    FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
-    if (!stop.is_open()) {
-      return Error{Code::io, "no descriptors are left for the relay"};
-    }
-    relays->own_ = std::make_unique<Own>(std::move(stop), std::move(relay));
+    ATOLL_ASSIGN(relays->own_, RelayThread::start(std::move(settings), "the coordinator's"));
     relays->tickets_.push_back(std::move(ticket));
   }
   for (const RelayTicket& ticket : options.relays) {

@@ -8,6 +8,7 @@
 
 #include "coordinator/service/service.hpp"
 #include "transport/base/result.hpp"
+#include "transport/relay/relay_thread.hpp"
 #include "transport/relay/relay_ticket.hpp"
 
 namespace atl::coordinator {
@@ -16,9 +17,6 @@ class OfferedRelays {
  public:
   // Starts the own one, if there is to be one. Errors: conflict if its port is in use, or two relays have one name; io.
   static Result<std::unique_ptr<OfferedRelays>> open(const ServiceOptions& options, const std::string& secret_key);
-  ~OfferedRelays();
-  OfferedRelays(const OfferedRelays&) = delete;
-  OfferedRelays& operator=(const OfferedRelays&) = delete;
 
   // In the order in which islands try them.
   [[nodiscard]] const std::vector<RelayTicket>& tickets() const { return tickets_; }
@@ -26,11 +24,10 @@ class OfferedRelays {
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:
-  struct Own;
-  OfferedRelays();
+  OfferedRelays() = default;
 
   std::vector<RelayTicket> tickets_;
-  std::unique_ptr<Own> own_;  // empty: there is none
+  std::unique_ptr<RelayThread> own_;  // empty: there is none
 };
 
 }  // namespace atl::coordinator

@@ -15,6 +15,7 @@
 #include "transport/base/log.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/identity/join_token.hpp"
+#include "transport/identity/sha256.hpp"
 #include "transport/relay/relay_pass.hpp"
 #include "transport/zmq/control_client.hpp"
 #include "transport/zmq/control_server.hpp"
@@ -275,6 +276,91 @@ TEST_CASE("an island gets its next pass when that is due, whoever has asked for 
     CHECK_FALSE(passes.renewed(reef, start + later));
   }
   CHECK(passes.renewed(reef, start + kPassLifetime / 3));
+}
+
+TEST_CASE("an island's relay is offered to the others while the island is there, behind the coordinator's own") {
+  using Presence = RelayPasses::Presence;
+  RelayPasses passes({{"frankfurt", "tcp://relay.example.org:4402", Bytes(32, std::byte{7}), true}});
+  const IslandId reef("i-1");
+  const IslandId shoal("i-2");
+  const TimePoint start = from_unix_ms(1'767'225'600'000);
+  std::map<IslandId, Presence> there = {{reef, Presence::here}, {shoal, Presence::here}};
+  const auto look = [&](Duration later) { return passes.look_at_islands([&](const IslandId& id) { return there.at(id); }, start + later); };
+  const auto names_for = [&](const IslandId& island) {
+    std::vector<std::string> names;
+    for (const RelayOffer& relay : passes.made_for(island, start).relays) {
+      names.push_back(relay.name + " " + relay.address);
+    }
+    return names;
+  };
+  const std::string first = "frankfurt tcp://relay.example.org:4402";
+  REQUIRE(passes.welcome(shoal, start));
+  CHECK_FALSE(passes.next_look());
+  CHECK_FALSE(look(1s));
+
+  // In the order in which they came; none is offered its own. An address that means something in the island's network only is not said.
+  passes.offer(shoal, "shoal", {"tcp://192.168.1.2:4402", Digest{{std::byte{2}}}}, "203.0.113.7");
+  passes.offer(reef, "reef", {"tcp://10.0.0.2:4402", Digest{{std::byte{1}}}}, "10.0.0.9");
+  CHECK(look(2s));
+  CHECK(passes.told_again(shoal, start));
+  CHECK_FALSE(passes.told_again(reef, start));  // it is not welcome yet
+  CHECK(names_for(shoal) == std::vector<std::string>{first, "of reef tcp://10.0.0.2:4402"});
+  CHECK(names_for(reef) == std::vector<std::string>{first, "of shoal tcp://203.0.113.7:4402"});
+  CHECK(names_for(IslandId("i-3")) == std::vector<std::string>{first, "of shoal tcp://203.0.113.7:4402", "of reef tcp://10.0.0.2:4402"});
+  const std::string pass = passes.made_for(shoal, start).relays.at(1).pass;
+  CHECK(read_request(as_bytes(std::string(1, '\1') + std::string(31, '\0')), request_with(pass, reef), start));
+
+  // However often it changes, the others hear of it every few seconds.
+  passes.offer(reef, "reef", {"tcp://198.51.100.1:4402", Digest{{std::byte{1}}}}, "");
+  CHECK_FALSE(look(3s));
+  REQUIRE(passes.next_look());
+  CHECK(*passes.next_look() <= start + 8s);
+  CHECK(look(8s));
+  CHECK_FALSE(look(20s));
+
+  // One that is not heard keeps its place for a while; one that was revoked does not.
+  there = {{reef, Presence::away}, {shoal, Presence::gone}};
+  CHECK(look(30s));
+  CHECK(names_for(IslandId("i-3")) == std::vector<std::string>{first, "of reef tcp://198.51.100.1:4402"});
+  CHECK_FALSE(look(20s + kRelayKept - 1s));
+  CHECK(look(20s + kRelayKept));
+  CHECK(names_for(shoal) == std::vector<std::string>{first});
+  CHECK_FALSE(passes.next_look());
+}
+
+TEST_CASE("of many islands with a relay a few are offered") {
+  RelayPasses passes({});
+  const TimePoint start = from_unix_ms(1'767'225'600'000);
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = "island-" + std::to_string(50 - i);
+    passes.offer(IslandId(name), name, {"tcp://198.51.100.1:" + std::to_string(4402 + i), {}}, "");
+  }
+  const Relays offered = passes.made_for(IslandId("other"), start);
+  REQUIRE(offered.relays.size() == kMostIslandRelays);
+  CHECK(offered.relays.front().name == "of island-50");
+  CHECK(offered.relays.back().name == "of island-43");
+}
+
+TEST_CASE("islands hear of another's relay, an operator has none, and one that is revoked has none any more") {
+  Coordinator coordinator;
+  Peer commander = operator_of(coordinator);
+  Peer reef(coordinator);
+  Peer shoal(coordinator);
+  join(reef, commander, "reef");
+  join(shoal, commander, "shoal");
+  const auto relays_of = [&](Peer& island) { return island.request("reach").value()["relays"]; };
+  CHECK(commander.ask<Refused>(OwnRelay{"tcp://127.0.0.1:4402", sha256(as_bytes("secret"))}).error.code == Code::unauthorized);
+  CHECK(relays_of(shoal) == json::array());
+  reef.tell(OwnRelay{"tcp://127.0.0.1:4402", sha256(as_bytes("secret"))});
+  const Relays told = shoal.hear<Relays>();
+  REQUIRE(told.relays.size() == 1);
+  CHECK(told.relays.front().name == "of reef");
+  CHECK(told.relays.front().address == "tcp://127.0.0.1:4402");
+  CHECK(relays_of(shoal).size() == 1);
+  CHECK(relays_of(reef) == json::array());
+  REQUIRE(commander.request("token_revoke", {{"id", "reef"}}));
+  CHECK(relays_of(shoal) == json::array());
+  CHECK(reef.ask<Refused>(OwnRelay{"tcp://127.0.0.1:4402", sha256(as_bytes("secret"))}).error.code == Code::unauthorized);
 }
 
 TEST_CASE("a name is that of the island that has access now, and what is ambiguous is refused") {

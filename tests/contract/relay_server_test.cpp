@@ -396,6 +396,41 @@ TEST_CASE("a relay that is not there costs a moment: the next one is taken") {
   CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
 }
 
+TEST_CASE("relays that come and go do not touch what goes over one that stays") {
+  SealedField field;
+  FieldIsland& a = hidden_in(field);
+  FieldIsland& b = hidden_in(field);
+  field.introduce();
+  const Relay relay;
+  std::optional<Relay> other(std::in_place);
+  using Offers = std::vector<std::pair<std::string, std::string>>;
+  const auto offer_both = [&](const Offers& offers) {
+    offer(a, offers);
+    offer(b, offers);
+  };
+  const Offers alone = {{"frankfurt", relay.address()}};
+  offer_both(alone);
+  REQUIRE(serves(field, a, b));
+  REQUIRE(field.until([&] { return relay.figures().pairs >= 1 && relay.figures().waiting >= 1; }));
+  const std::uint64_t joined = relay.figures().joined;
+  // One in front of it that does not answer, then one behind it, then none but it again.
+  for (const Offers& offers : {Offers{{"gone", "tcp://127.0.0.1:1"}, {"frankfurt", relay.address()}},
+                               Offers{{"frankfurt", relay.address()}, {"of reef", other->address()}}, alone}) {
+    offer_both(offers);
+    REQUIRE(serves(field, a, b));
+    REQUIRE(serves(field, b, a));
+    CHECK(a.basket.ways.at(b.id) == kOverFrankfurt);
+    CHECK(b.basket.ways.at(a.id) == kOverFrankfurt);
+  }
+  CHECK(relay.figures().joined == joined);
+  CHECK(other->figures().joined == 0);
+
+  offer_both({{"of reef", other->address()}});
+  CHECK(serves(field, a, b));
+  CHECK(a.basket.ways.at(b.id) == Way{"of reef", false, NotPunched::switched_off});
+  CHECK(field.until([&] { return relay.figures().pairs == 0 && relay.figures().waiting == 0; }));
+}
+
 TEST_CASE("what a hostile relay changes does not open, and it is left alone for another one") {
   set_log_sink([](LogLevel, std::string_view) {});
   SealedField field;

@@ -17,12 +17,12 @@ PORT = 4401
 
 @unittest.skipIf(relay_test.WHY_NOT, relay_test.WHY_NOT)
 class Addresses(relay_test.Relays):
-    def start_agent(self, name, machine, more=""):
+    def start_agent(self, name, machine, more="", holes=" --no-hole-punching"):
         (machine.home / "text").write_text("islands that have several addresses train all the same. " * 400)
         (machine.home / "token").write_text(self.command("token create -q"))
         self.islands[name] = machine
         environment = f"ATOLL_TRAINER_MODULE={relay_test.MODULE} ATOLL_TEST_STEP_MS=10"
-        machine.start(f"env {environment} atoll agent --join-file token --name {name} --data corpus=text --no-hole-punching{more}")
+        machine.start(f"env {environment} atoll agent --join-file token --name {name} --data corpus=text{holes}{more}")
 
     def paths(self):
         """The host at which each island reaches the other."""
@@ -51,22 +51,27 @@ class Addresses(relay_test.Relays):
     def received_over(self, name, interface):
         return json.loads(self.islands[name].do(f"ip -j -s link show dev {interface}"))[0]["stats64"]["rx"]["bytes"]
 
-    def test_two_islands_of_one_network_meet_there_and_not_at_their_router(self):
-        self.start_coordinator()
-        first = self.network.behind_router("reef", "10.77.0.11")
-        # The other one is behind the same router, which passes the port on to the first, from inside as well.
+    def one_house(self, inwards=""):
+        """Two islands behind one router. inwards: what else the router does with what comes to its outer address."""
+        first = self.network.behind_router("reef", "10.77.0.11", relay_test.HOME)
         second = machines.Machine(self.network.folder, "shoal", self.network.atoll, {})
         self.network.machines.append(second)
         router = first.router
-        router.do("ip addr flush dev inside && ip link add lan type bridge && ip link set inside master lan && ip addr add 192.168.1.1/24 dev lan && ip link set lan up"
-                  " && nft flush chain ip gate in && nft add rule ip gate in accept && nft flush chain ip gate own"
-                  " && nft 'add chain ip nat in { type nat hook prerouting priority -100 ; }'"
-                  f" && nft add rule ip nat in ip daddr 10.77.0.11 tcp dport {PORT} dnat to 192.168.1.2"
-                  " && nft add rule ip nat out ip saddr 192.168.1.0/24 ip daddr 192.168.1.0/24 masquerade")
+        router.do("ip addr flush dev inside && ip link add lan type bridge && ip link set inside master lan && ip addr add 192.168.1.1/24 dev lan && ip link set lan up" + inwards)
         cable = ["ip", "link", "add", "inside2", "type", "veth", "peer", "name", "eth0", "netns", str(second.first)]
         subprocess.run(["nsenter", "-t", str(router.first), "--net", *cable], check=True)
         router.do("ip link set inside2 master lan up")
         second.do("ip addr add 192.168.1.3/24 dev eth0 && ip link set eth0 up && ip route add default via 192.168.1.1")
+        return first, second
+
+    def test_two_islands_of_one_network_meet_there_and_not_at_their_router(self):
+        self.start_coordinator()
+        # The router passes the port on to the first, from inside as well.
+        first, second = self.one_house(
+            " && nft flush chain ip gate in && nft add rule ip gate in accept && nft flush chain ip gate own"
+            " && nft 'add chain ip nat in { type nat hook prerouting priority -100 ; }'"
+            f" && nft add rule ip nat in ip daddr 10.77.0.11 tcp dport {PORT} dnat to 192.168.1.2"
+            " && nft add rule ip nat out ip saddr 192.168.1.0/24 ip daddr 192.168.1.0/24 masquerade")
         self.start_agent("reef", first, " --advertise 10.77.0.11")
         self.start_agent("shoal", second)
         knock = f"python3 -c 'import socket; socket.create_connection((\"10.77.0.11\", {PORT}), 2)'"
@@ -74,6 +79,40 @@ class Addresses(relay_test.Relays):
         run = self.submit("near")
         self.wait_for("rounds", lambda: self.round(run) >= 3)
         self.wait_for_paths(reef="192.168.1.3", shoal="192.168.1.2")
+
+    def test_two_of_one_house_whose_router_does_not_hairpin_meet_in_it_and_the_third_elsewhere(self):
+        self.start_coordinator(" --relay 4402")
+        # From outside the port leads to the first; from inside the router's outer address leads nowhere.
+        first, second = self.one_house(
+            " && nft insert rule ip gate in iifname lan accept && nft add rule ip gate in ct status dnat accept"
+            " && nft add chain ip gate bend '{ type filter hook prerouting priority -150 ; }' && nft add rule ip gate bend iifname lan ip daddr 10.77.0.11 counter drop"
+            " && nft 'add chain ip nat in { type nat hook prerouting priority -100 ; }'"
+            f" && nft add rule ip nat in iifname eth0 tcp dport {PORT} dnat to 192.168.1.2")
+        self.start_agent("reef", first, " --advertise 10.77.0.11", holes="")
+        self.start_agent("shoal", second, holes="")
+        third = self.network.behind_router("atoll", "10.77.0.13", relay_test.HOME)
+        self.start_agent("atoll", third, holes="")
+        knock = f"python3 -c 'import socket; socket.create_connection((\"10.77.0.11\", {PORT}), 2)'"
+        self.wait_for("the port is passed on from outside", lambda: third.run(knock).returncode == 0, 10)
+        self.assertNotEqual(second.run(knock).returncode, 0)
+
+        def ways():
+            islands = json.loads(self.command("islands --json"))["islands"]
+            return {(island["name"], path["from"]): (path["way"], path["address"]) for island in islands for path in island["paths"]}
+        def met():
+            now = ways()
+            at_home = {now.get(pair) for pair in (("reef", "shoal"), ("shoal", "reef"))}
+            return (at_home <= {("direct", None), ("direct", f"tcp://192.168.1.2:{PORT}"), ("direct", f"tcp://192.168.1.3:{PORT}")} and at_home != {("direct", None)}
+                    and ("direct", f"tcp://10.77.0.11:{PORT}") in (now.get(("reef", "atoll")), now.get(("atoll", "reef")))
+                    and now.get(("shoal", "atoll"), [None])[0] == now.get(("atoll", "shoal"), [None])[0] == "punched")
+        self.wait_for(lambda: f"two meet at home, and not by {ways()}", met, 60)
+        (self.coordinator.home / "run.toml").write_text(relay_test.RUN.format(name="house", steps=100_000, width=32).replace("min = 2", "min = 3").replace("max = 2", "max = 3"))
+        run = self.command("submit run.toml -q").strip()
+        self.wait_for("rounds of all three", lambda: self.round(run) >= 3)
+        # The two are connected at home, and not by way of their router's outer address.
+        ends = {line.split()[3].rsplit(":", 1)[0].strip("[]").removeprefix("::ffff:") for line in second.do("ss -Htn state established").splitlines()}
+        self.assertIn("192.168.1.2", ends)
+        self.assertNotIn("10.77.0.11", ends)
 
     def test_a_dead_ipv6_address_beside_a_living_ipv4_one_costs_no_time(self):
         self.start_coordinator()

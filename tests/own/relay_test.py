@@ -180,6 +180,87 @@ class WithoutRelay(Relays):
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
+class OfAnIsland(Relays):
+    def start_open_island(self, name, address, line="atoll agent", settings='relay = 4402\nrelay_rate = "500mbit"\n'):
+        """One that everybody can dial, and that has a relay: its owner says so in agent.toml, or by the line."""
+        machine = self.network.machine(name, address, {})
+        (machine.home / "text").write_text("an island that everybody can dial has a relay for the others. " * 400)
+        (machine.home / "token").write_text(self.command("token create -q"))
+        state = machine.home / ".local/state/atoll"
+        state.mkdir(parents=True, mode=0o700)
+        (state / "agent.toml").write_text(f'name = "{name}"\ndata = ["corpus=text"]\n{settings}')
+        self.islands[name] = machine
+        self.start_agent(name, line + " --join-file token")
+
+    def start_agent(self, name, line="atoll agent"):
+        machine = self.islands[name]
+        machine.agent = machine.start(f"env ATOLL_TRAINER_MODULE={MODULE} ATOLL_TEST_STEP_MS=10 {line}")
+
+    def wait_for_way(self, a, b, way, seconds=60):
+        def ways():
+            islands = json.loads(self.command("islands --json"))["islands"]
+            return {(island["name"], path["from"]): path["way"] for island in islands for path in island["paths"]}
+        self.wait_for(lambda: f"{a} and {b} meet by {way}, and not by {ways()}", lambda: (now := ways()).get((a, b)) == now.get((b, a)) == way, seconds)
+
+    def kill(self, name):
+        self.islands[name].stop(self.islands[name].agent, signal.SIGKILL)
+        self.islands[name].agent.wait()
+
+    def test_an_island_that_can_be_dialled_has_a_relay_for_two_that_cannot(self):
+        self.start_coordinator()
+        self.start_open_island("lagoon", "10.77.0.3")
+        self.start_island("reef", "10.77.0.11")
+        self.start_island("shoal", "10.77.0.12")
+        self.wait_for_way("reef", "shoal", "relay of lagoon")
+        self.assertIn("relay of lagoon", self.command("islands"))
+        self.assertIn("over relay of lagoon", " ".join(self.coordinator.run("atoll doctor").stdout.split()))
+        self.assertIn("for relay of lagoon", " ".join(self.islands["reef"].run("atoll doctor").stdout.split()))
+        (self.coordinator.home / "run.toml").write_text(RUN.format(name="three", steps=100_000, width=32).replace("max = 2", "max = 3"))
+        run = self.command("submit run.toml -q").strip()
+        self.wait_for("rounds over the relay", lambda: self.round(run) >= 3)
+        self.assertIn("reef and shoal exchange over relay of lagoon", self.command(f"status {run}"))
+
+        # It is killed: a member and the relay are gone at once. It comes back, and the relay with it.
+        self.kill("lagoon")
+        self.wait_for("the two do not meet", lambda: not self.status(run)["run"]["relayed"], 60)
+        before = self.round(run)
+        self.start_agent("lagoon")
+        self.wait_for("rounds go on", lambda: self.round(run) > before + 3, 90)
+        self.assertIn("reef and shoal exchange over relay of lagoon", self.command(f"status {run}"))
+        self.command(f"cancel {run}")
+
+        # A second one comes, which touches nobody; the first one loses its key, and the second one's is there.
+        self.start_open_island("atoll", "10.77.0.4", "atoll agent --relay 4402 --relay-rate 100mbit", "")
+        self.wait_for_way("lagoon", "atoll", "direct")
+        self.wait_for("the two know it", lambda: "for relay of atoll" in " ".join(self.islands["reef"].run("atoll doctor").stdout.split()), 30)
+        time.sleep(7)  # whoever wanted to go there would have gone
+        self.wait_for_way("reef", "shoal", "relay of lagoon", 1)
+        self.command("islands revoke lagoon")
+        self.wait_for_way("reef", "shoal", "relay of atoll", 90)
+        self.assertNotIn("for relay of lagoon", " ".join(self.islands["reef"].run("atoll doctor").stdout.split()))
+
+    def test_two_that_cannot_dial_each_other_meet_at_the_first_machine(self):
+        (self.coordinator.home / "text").write_text("the first machine has the relay. " * 400)
+        started = self.coordinator.start(f"env ATOLL_TRAINER_MODULE={MODULE} atoll up --relay 4402 --advertise {COORDINATOR} --name first --data corpus=text")
+        self.wait_for("the first machine is there", lambda: "4400" in pathlib.Path(started.log).read_text() and self.coordinator.run("atoll islands").stdout.count("first"))
+        self.start_island("reef", "10.77.0.11")
+        self.start_island("shoal", "10.77.0.12")
+        self.wait_for_way("reef", "shoal", "relay coordinator")
+
+    def test_a_port_in_use_is_named_and_a_rate_without_a_relay_refused(self):
+        self.start_coordinator()
+        self.start_open_island("lagoon", "10.77.0.3")
+        self.wait_for("it is there", lambda: '"connected"' in self.command("islands --json") or '"up"' in self.command("islands --json"))
+        (self.islands["lagoon"].home / "second").write_text(self.command("token create -q"))
+        taken = self.islands["lagoon"].run("atoll agent --state second-state --join-file second --name second --relay 4402")
+        self.assertNotEqual(taken.returncode, 0)
+        self.assertIn("4402", taken.stderr.splitlines()[-1])
+        refused = self.islands["lagoon"].run("atoll agent --state third --relay-rate 1gbit")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("give --relay PORT", refused.stderr)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class Holes(Relays):
     def connections_of(self, name):
         """The island's own connections over its router, as (own port, address and port of the other end)."""

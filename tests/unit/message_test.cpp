@@ -7,6 +7,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/message_samples.hpp"
+#include "transport/identity/sha256.hpp"
 
 namespace of_message_test {
 
@@ -60,6 +61,21 @@ TEST_CASE("an island's other addresses are few, and each is one, or the message 
   Hello more;
   more.bulk_address = many + " tcp://a:9";
   CHECK(std::get<Hello>(decode(encode(more).value()).value()).bulk_address == many);  // what is too much is not said
+}
+
+TEST_CASE("an island's relay is at one address that can be dialled, or the message is garbage") {
+  const auto passes = [](const std::string& address) {
+    const Result<Message> back = decode(encode(OwnRelay{address, sha256(as_bytes("secret"))}).value());
+    return back && std::get<OwnRelay>(*back).address == address;
+  };
+  CHECK(passes("tcp://relay.example.org:4402"));
+  CHECK(passes("tcp://[2001:db8::1]:443"));
+  CHECK_FALSE(passes(""));
+  CHECK_FALSE(passes("nonsense"));
+  CHECK_FALSE(passes("tcp://a:*"));
+  CHECK_FALSE(passes("tcp://a:1 tcp://b:2"));
+  CHECK_FALSE(passes("tcp://" + std::string(200, 'b') + ":2"));
+  CHECK_FALSE(passes("tcp://a b:1"));
 }
 
 TEST_CASE("messages with every field at its default come back equal") {

@@ -7,7 +7,7 @@ namespace atl {
 namespace {
 
 // In the order of the variant.
-constexpr std::array<std::string_view, 42> kKinds = {"hello",           "heartbeat",
+constexpr std::array<std::string_view, 43> kKinds = {"hello",           "heartbeat",
                                                      "ready",           "exchanged",
                                                      "exchange_failed", "withdrawn",
                                                      "merged",          "checkpointed",
@@ -27,7 +27,8 @@ constexpr std::array<std::string_view, 42> kKinds = {"hello",           "heartbe
                                                      "path_report",     "neighbours",
                                                      "task_images",     "copied",
                                                      "holds",           "over",
-                                                     "relays",          "ways"};
+                                                     "relays",          "ways",
+                                                     "own_relay"};
 static_assert(kKinds.size() == std::variant_size_v<Message>);
 
 }  // namespace

@@ -583,6 +583,14 @@ struct Relays {
   friend bool operator==(const Relays&, const Relays&) = default;
 };
 
+// An island has a relay in its process, for others of this coordinator (`agent --relay`). Said once it is welcome, and when the address
+// becomes another one; it goes with the island.
+struct OwnRelay {
+  std::string address;  // "tcp://host:port"
+  Digest secret;        // by which it knows passes (transport/relay/relay_ticket.hpp)
+  friend bool operator==(const OwnRelay&, const OwnRelay&) = default;
+};
+
 // Which of the runs that an island holds are over. Of a run that is not named nothing is to be concluded: the coordinator may have lost
 // what it knew of it.
 struct Over {
@@ -629,7 +637,7 @@ struct Reply {
 using Message = std::variant<Hello, Heartbeat, Ready, Exchanged, ExchangeFailed, Withdrawn, Merged, Checkpointed, CaughtUp, IslandEvent,
                              Timeline, RunEnded, Leave, Welcome, Refused, Invite, NewEpoch, Exchange, Commit, Abort, Offer, CatchUp, Serve,
                              Release, Enrol, Enrolled, Request, Reply, Drain, Cut, PairQuery, PairAnswer, Assignment, AssignmentReport,
-                             PathReport, Neighbours, TaskImages, Copied, Holds, Over, Relays, Ways>;
+                             PathReport, Neighbours, TaskImages, Copied, Holds, Over, Relays, Ways, OwnRelay>;
 
 // Bounds of the wire (messages.fbs): of a name or id, of a text for people, of a list.
 inline constexpr std::size_t kMaxNameBytes = 512;

@@ -129,6 +129,8 @@ class Decoder {
         return get(*e.body_as_Holds());
       case Body::Ways:
         return get(*e.body_as_Ways());
+      case Body::OwnRelay:
+        return OwnRelay{address(e.body_as_OwnRelay()->address()), digest(e.body_as_OwnRelay()->secret())};
       case Body::Leave:
         return Leave{text(e.body_as_Leave()->why()), e.body_as_Leave()->contributes()};
       case Body::PairQuery:
@@ -390,13 +392,16 @@ class Decoder {
       fail("an impossible list of addresses");
       return {};
     }
-    for (const std::string& other : list(others, [this](const flatbuffers::String* one) { return name(one); })) {
-      if (const Result<Address> address = parse_address(other);
-          other.size() > kMostAddressBytes || other.find(' ') != std::string::npos || !address || address->port == 0) {
-        fail("an impossible address");
-        return {};
-      }
+    for (const std::string& other : list(others, [this](const flatbuffers::String* one) { return address(one); })) {
       text += " " + other;
+    }
+    return text;
+  }
+  std::string address(const flatbuffers::String* value) {
+    std::string text = name(value);
+    if (const Result<Address> address = parse_address(text);
+        text.size() > kMostAddressBytes || text.find(' ') != std::string::npos || !address || address->port == 0) {
+      fail("an impossible address");
     }
     return text;
   }

@@ -317,6 +317,9 @@ class Encoder {
                                                          name(way.way.address, "a way's address"), way.way.proxied);
                             }));
   }
+  Offset<wire::OwnRelay> put(const OwnRelay& m) {
+    return wire::CreateOwnRelay(builder_, name(m.address, "a relay's address"), DigestField(m.secret).get());
+  }
   Offset<wire::CaughtUp> put(const CaughtUp& m) {
     return wire::CreateCaughtUp(builder_, name(m.run), m.epoch.value, m.round.value, DigestField(m.digest).get(), put(m.error), m.entry);
   }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kTripsKept = std::chrono::seconds(30);
 constexpr Duration kFarTrip = std::chrono::milliseconds(10);
+constexpr Duration kQueuedTrip = std::chrono::milliseconds(40);  // of a ping behind pieces, on a thin line: wants wait as long there
 
 }  // namespace
 
@@ -86,7 +87,7 @@ void ZmqBulkIo::on_pong(Session& session, Duration trip) {
     peer.round_trip = trip;
     peer.trip_from = session.heard;
   }
-  if (!peer.far && peer.round_trip >= kFarTrip) {
+  if (!peer.far && (peer.round_trip >= kFarTrip || trip >= kQueuedTrip)) {
     peer.far = true;
     divide(peer);
   }

@@ -118,7 +118,7 @@ class ZmqBulkIo {
     std::uint64_t received = 0;  // bytes, since the last tick
     Duration round_trip{};       // the shortest since `trip_from`; 0: not known
     TimePoint trip_from;
-    bool far = false;                       // it was once, and is taken for far since then
+    bool far = false;                       // it was once, or a ping waited as long; it is taken for far since then
     std::optional<TimePoint> apart_since;   // there is no direct connection
     std::optional<TimePoint> direct_since;  // there is one
     unsigned places = 0;                    // at so many of them, from the first on, it is waited for
@@ -175,6 +175,7 @@ class ZmqBulkIo {
   // Ways: places where there is no direct one (zmq_bulk_ways.cpp).
   void set_relays(std::vector<RelayOffer> relays);
   void look_at_ways(TimePoint now);
+  void move_places(Peer& peer, std::span<const unsigned> moved);
   void look_at_way(const IslandId& island, Peer& peer, TimePoint now);
   void blame_place(const IslandId& island, unsigned way, const std::string& why);
   [[nodiscard]] bool is_shunned(const Peer& peer, unsigned way, TimePoint now) const;

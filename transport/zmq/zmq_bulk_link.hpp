@@ -2,10 +2,10 @@
 //
 // Every island binds one ROUTER and dials every peer that has an address with `streams` DEALERs, each a connection of its own; of several
 // addresses it chooses one (zmq_bulk_addresses.cpp). Wants go
-// round the connections to a peer, and a piece returns where its want came from: one reachable side is enough. On a far path wants go
-// round those that this side dialled, or half of them where one side alone dials, so that they do not wait behind pieces that go the same
-// way; the reader looks for the number of connections that brings most (stream_count.hpp), and the kernel is asked for BBR
-// (tcp_tuning.hpp).
+// round the connections to a peer, and a piece returns where its want came from: one reachable side is enough. On a far path, or a thin
+// line on which pings wait behind pieces, wants go round those that this side dialled, or half of them where one side alone dials, so that
+// they do not wait behind pieces that go the same way; the reader looks for the number of connections that brings most (stream_count.hpp),
+// and the kernel is asked for BBR (tcp_tuning.hpp).
 //
 // Where neither side can dial the other both meet at a relay (zmq_bulk_ways.cpp); a direct connection goes before it. Addresses that are
 // reached through a proxy are dialled through it, relays included (relay_tunnels.hpp).

@@ -18,7 +18,8 @@ namespace atl {
 namespace {
 
 constexpr Duration kDirectPatience = std::chrono::seconds(1);  // without a direct connection, before the first relay is tried
-constexpr Duration kRelayPatience = std::chrono::seconds(5);   // before the next one is tried, too
+constexpr Duration kRelayPatience = std::chrono::seconds(5);   // before the next one is tried, too,
+constexpr Duration kPunchPatience = std::chrono::seconds(2);   // after a hole: one that opens later still goes before it
 constexpr Duration kDirectStands = std::chrono::seconds(2);    // a direct connection, before relayed ones are given up
 constexpr unsigned kTroubles = 3;                              // so often, each soon after the one before,
 constexpr Duration kTroublesWithin = std::chrono::minutes(2);
@@ -36,18 +37,43 @@ void ZmqBulkIo::set_relays(std::vector<RelayOffer> relays) {
       places.push_back({std::move(relay), false});
     }
   }
-  const auto same = [](const Place& a, const Place& b) {
-    return a.relay.name == b.relay.name && a.relay.address == b.relay.address && a.punches == b.punches;
-  };
-  if (!std::ranges::equal(places, places_, same)) {
-    for (auto& [island, peer] : peers_) {
-      close_dealers(peer, 1, UINT_MAX);
-      peer.places = 0;
-      peer.troubles.clear();
-      peer.punching.forget();
-    }
+  // Relays of islands come and go: connections at those that stay do, too.
+  std::vector<unsigned> moved = {0};  // by place, counted from 1, where it is now; 0: it is gone
+  for (const Place& before : places_) {
+    const auto now_at = std::ranges::find_if(places, [&](const Place& place) {
+      return place.relay.name == before.relay.name && place.relay.address == before.relay.address && place.punches == before.punches;
+    });
+    moved.push_back(now_at == places.end() ? 0 : static_cast<unsigned>(now_at - places.begin()) + 1);
+  }
+  for (auto& [island, peer] : peers_) {
+    move_places(peer, moved);
   }
   places_ = std::move(places);
+  for (auto& [island, peer] : peers_) {
+    tell_way(island, peer);
+  }
+}
+
+void ZmqBulkIo::move_places(Peer& peer, std::span<const unsigned> moved) {
+  close_dealers(peer, [&](const Dealer& dealer) { return dealer.way > 0 && moved[dealer.way] == 0; });
+  for (const auto& dealer : peer.dealers) {
+    dealer->way = moved[dealer->way];
+    if (dealer->session != 0) {
+      sessions_.at(dealer->session).way = dealer->way;
+    }
+  }
+  divide(peer);
+  std::map<unsigned, Peer::Trouble> troubles;
+  for (const auto& [way, trouble] : peer.troubles) {
+    troubles[moved[way]] = trouble;
+  }
+  troubles.erase(0);
+  peer.troubles = std::move(troubles);
+  const auto waited = moved.subspan(0, peer.places + 1);
+  if (std::ranges::count(waited, 0U) > 1) {
+    peer.punching.forget();  // another relay may see more
+  }
+  peer.places = *std::ranges::max_element(waited);
 }
 
 void ZmqBulkIo::look_at_ways(TimePoint present) {
@@ -70,14 +96,15 @@ void ZmqBulkIo::look_at_way(const IslandId& island, Peer& peer, TimePoint presen
   peer.apart_since = peer.apart_since.value_or(present);
   note_punching(island, peer, present);
   const unsigned met = way_of(peer);
-  unsigned tried = 0;
+  Duration patience = kDirectPatience;
   for (unsigned way = 1; way <= peer.places; ++way) {
-    tried += is_shunned(peer, way, present) ? 0 : 1;
+    const Duration of_place = places_.at(way - 1).punches ? kPunchPatience : kRelayPatience;
+    patience += is_shunned(peer, way, present) ? Duration::zero() : of_place;
   }
   if (met > 0 && met < peer.places) {
     close_dealers(peer, met + 1, UINT_MAX);
     peer.places = met;
-  } else if (met == 0 && peer.places < places_.size() && present - *peer.apart_since >= kDirectPatience + tried * kRelayPatience) {
+  } else if (met == 0 && peer.places < places_.size() && present - *peer.apart_since >= patience) {
     ++peer.places;
   }
   wait_at_places(island, peer);

@@ -62,6 +62,9 @@ struct AgentCommandOptions {
   Duration leave_within = std::chrono::seconds(60);
   std::string keep_ended = "30";
   bool keep_removed = false;
+  std::uint64_t relay = 0;  // port of one in this process
+  std::string relay_rate;
+  std::string relay_rate_of_an_island;
   bool no_hole_punching = false;
   bool no_port_mapping = false;
   bool insecure = false;
@@ -81,6 +84,26 @@ Result<std::optional<Duration>> keep_of(const std::string& text) {
   return std::optional<Duration>(std::chrono::hours(24 * days));
 }
 
+Status take_relay(const AgentCommandOptions& given, agent::AgentOptions& options) {
+  if (given.relay > UINT16_MAX) {
+    return Error{Code::invalid_argument, "--relay " + std::to_string(given.relay) + " is no port: give one such as 4402"};
+  }
+  if (given.relay == 0) {
+    return given.relay_rate.empty() && given.relay_rate_of_an_island.empty()
+               ? Status()
+               : Error{Code::invalid_argument, "--relay-rate and --relay-rate-per-island are of a relay: give --relay PORT, too"};
+  }
+  RelaySettings& relay = options.relay.emplace();
+  relay.bind = to_string(Address{"*", static_cast<std::uint16_t>(given.relay)});
+  if (!given.relay_rate.empty()) {
+    ATOLL_ASSIGN(relay.bits_per_second, parse_bits_per_second(given.relay_rate));
+  }
+  if (!given.relay_rate_of_an_island.empty()) {
+    ATOLL_ASSIGN(relay.bits_per_second_of_an_island, parse_bits_per_second(given.relay_rate_of_an_island));
+  }
+  return {};
+}
+
 Result<agent::AgentOptions> agent_options(const Invocation& invocation, const AgentCommandOptions& given) {
   agent::AgentOptions options;
   ATOLL_ASSIGN(options.state, state_directory(given.state, invocation.environment));
@@ -94,6 +117,7 @@ Result<agent::AgentOptions> agent_options(const Invocation& invocation, const Ag
   options.insecure = given.insecure;
   options.hole_punching = !given.no_hole_punching;
   options.port_mapping = !given.no_port_mapping;
+  ATOLL_TRY(take_relay(given, options));
   options.version = ATOLL_VERSION;
   options.trainer_hang_after = given.trainer_hang_after;
   options.check_arena = given.check_arena;
@@ -288,6 +312,14 @@ std::vector<CommandOption> island_options(const std::shared_ptr<AgentCommandOpti
        "for how many days the newest checkpoint of a run that ended stays here, or forever; the older ones go a day after the end",
        &options->keep_ended},
       {"--keep-removed", "what an operator removes by `atoll runs rm` stays on this island", &options->keep_removed},
+      {"--relay",
+       "a port, such as 4402: islands of this coordinator that cannot dial each other meet here, in this process; what they say, sealed, "
+       "goes over this machine's line (else nowhere)",
+       &options->relay},
+      {"--relay-rate", "what all islands together may send through that relay, like 100mbit (else as much as the line bears)",
+       &options->relay_rate},
+      {"--relay-rate-per-island", "what one island may send through it (else as much as the line bears)",
+       &options->relay_rate_of_an_island},
       {"--no-hole-punching", "where neither of two islands can dial the other this one does not try to reach it through both routers",
        &options->no_hole_punching},
       {"--no-port-mapping", "this machine's router is not asked to pass the island's port on to it", &options->no_port_mapping}};

@@ -52,6 +52,7 @@ struct UpOptions {
   std::vector<std::string> trainer_folders;
   std::string uplink;
   std::string proxy;
+  std::uint64_t relay = 0;
 };
 
 // What the coordinator said of itself when it was ready.
@@ -147,6 +148,9 @@ class FirstMachine {
     }
     if (!options_.proxy.empty()) {
       add("--proxy", options_.proxy);
+    }
+    if (options_.relay > 0) {
+      add("--relay", std::to_string(options_.relay));
     }
     if (!options_.advertise.empty()) {
       ATOLL_ASSIGN(const Address address, advertised(options_.advertise, bind_));
@@ -416,6 +420,8 @@ Command up_command() {
       {"--advertise", "HOST or HOST:PORT that others dial, behind a router or by name (else this machine's first address)",
        &options->advertise},
       {"--web", "where the page is served, on this machine only (else 127.0.0.1:4480, or a free port)", &options->web},
+      {"--relay", "a port, such as 4402: islands that cannot dial each other meet here, in the coordinator's process (else nowhere)",
+       &options->relay},
       {"--proxy", kProxyDoc, &options->proxy}};
   command.run = [options](Invocation& invocation) {
     const Status proxied = use_proxy(invocation, options->proxy);

@@ -134,7 +134,7 @@ TEST_CASE("neighbours: two that cannot reach each other are named before a run i
       start.apart[0] ==
       "islands a and b cannot exchange data: there is no connection. One of them has to reach the other: "
       "open tcp://a:4401 of a for b, or open tcp://b:4401 of b for a; or start the coordinator with --relay PORT, or with the ticket of a "
-      "relay that both can dial (atoll relay)");
+      "relay that both can dial (atoll relay), or an island that both can dial with --relay PORT");
   REQUIRE(bench.paths_to("a").size() == 1);
   CHECK_FALSE(bench.paths_to("a")[0].passes);
   CHECK(bench.paths_to("a")[0].why == "there is no connection");
