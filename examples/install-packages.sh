@@ -18,11 +18,11 @@ for argument in "$@"; do
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
       packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables miniupnpd miniupnpd-nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
-        munge slurmctld slurmd slurm-client squid microsocks"
+        munge slurmctld slurmd slurm-client squid microsocks rpm"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" wheel="" ;;
-    --portable) packages="$packages dpkg-dev python3" ;; # with what examples/packaging/portable.sh builds libraries of
+    --portable) packages="$packages dpkg-dev python3 rpm" ;; # with what examples/packaging/portable.sh builds libraries of
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user patchelf" ;; # with what compiles for ARM, and runs what was compiled
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable, --aarch64)" >&2; exit 2 ;;
   esac

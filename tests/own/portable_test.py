@@ -5,6 +5,7 @@ portable_test.py FOLDER SOURCE [TEST…]: FOLDER has what examples/packaging/por
 
 import hashlib
 import http.server
+import io
 import os
 import pathlib
 import re
@@ -114,8 +115,10 @@ class Files(Installed):
             archive.extractall(self.folder / "tarball")
         for package in FOLDER.glob("*.deb"):
             self.said("dpkg-deb", "-x", package, self.folder / "deb")
+        (self.folder / "rpm").mkdir()
+        self.said("sh", "-c", 'rpm2archive - <"$0" | tar -xz', only("atoll-*.x86_64.rpm"), folder=self.folder / "rpm")
         found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
-        self.assertEqual(len(found), 6, found)  # the program and its library, three times
+        self.assertEqual(len(found), 7, found)  # the program and its library, three times, and the program of the rpm
         said = self.said(SOURCE / "examples/packaging/portable/check.sh", *found)
         print(said, file=sys.stderr)
         self.assertIn("needs", self.said(SOURCE / "examples/packaging/portable/check.sh", "/usr/bin/cmake", code=1))  # the check finds what it is for
@@ -293,6 +296,79 @@ class Tarball(Installed):
         file = self.folder / "file"
         file.write_text("")
         self.assertIn("cannot be written; choose another folder", self.said(self.root / "install.sh", file / "below", code=1))
+
+
+# Two versions of the rpm in this system, over which a folder lies that the script leaves as it was: $1 is that folder. What the packages' scripts ask
+# of systemd is written down.
+RPM = r"""set -eu
+folder=$1 first=$2 second=$3 port=$4
+mount -t tmpfs none "$folder" && cd "$folder" && mkdir lower upper work root
+mount --bind / lower && mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work root
+mount -t proc proc root/proc && mount --rbind /dev root/dev
+chroot root userdel atoll 2>/dev/null || true
+rm -rf root/var/lib/atoll root/etc/atoll root/var/lib/rpm root/usr/bin/systemctl root/usr/bin/atoll root/systemctl.log
+printf '#!/bin/sh\necho "$*" >>/systemctl.log\n' >root/usr/bin/systemctl && chmod 755 root/usr/bin/systemctl && mkdir -p root/run/systemd/system
+packages() { rpm --root "$PWD/root" --dbpath /var/lib/rpm "$@" 2> >(grep -v "^rpm: \(RPM should\|However\)" >&2); }  # what Debian's says each time
+as_atoll() { chroot --userspec=atoll:atoll root env HOME=/var/lib/atoll "$@"; }
+asked() { echo "asked of systemd: $(tr '\n' ';' <root/systemctl.log)" && rm root/systemctl.log; }
+settled() { for _ in $(seq 100); do if as_atoll atoll runs --state /var/lib/atoll/coordinator; then return; fi; sleep 0.1; done; false; }
+
+packages --install --nodeps "$first"  # no package of this system is rpm's
+echo "installed: $(chroot root atoll --version), of $(chroot root stat -c '%U %a' /var/lib/atoll)"
+asked
+as_atoll atoll coordinator init --state /var/lib/atoll/coordinator --bind "tcp://127.0.0.1:$port" --network local >/dev/null 2>&1
+chroot --userspec=atoll:atoll root env HOME=/var/lib/atoll atoll coordinator --state /var/lib/atoll/coordinator 2>/dev/null & coordinator=$!
+settled >/dev/null 2>&1 && echo "# the owner's" >>root/etc/atoll/agent.toml
+packages --upgrade --nodeps "$second"
+kill -0 $coordinator && settled && tail -n 1 root/etc/atoll/agent.toml && packages --query atoll
+asked
+packages --erase atoll
+ls root/var/lib/atoll/coordinator/ledger.db root/etc/atoll/agent.toml.rpmsave && [ ! -e root/usr/bin/atoll ]
+asked
+"""
+
+
+class Rpm(Installed):
+    def setUp(self):
+        super().setUp()
+        self.rpm = only("atoll-*.x86_64.rpm")
+
+    def test_it_holds_what_the_deb_holds_and_asks_for_nothing_of_debian(self):
+        listed = self.said("rpm", "--query", "--package", "--list", self.rpm).split("\n")
+        archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", only("atoll_*.deb")], capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as deb:
+            files = {name.name.removeprefix(".").replace("zsh/vendor-completions", "zsh/site-functions") for name in deb if not name.isdir()}
+        self.assertEqual(files ^ {name for name in listed if name in files or "." in name or "/bin/" in name},
+                         {"/usr/share/doc/atoll/changelog.gz"})
+        self.assertIn("/usr/share/licenses/atoll/LICENSE", listed)
+        self.assertEqual(self.said("rpm", "--query", "--package", "--configfiles", self.rpm).split(), ["/etc/atoll/agent.toml", "/etc/atoll/coordinator.toml"])
+        needed = self.said("rpm", "--query", "--package", "--requires", self.rpm).splitlines()
+        libraries = re.compile(r"(libc|libm|libgcc_s|ld-linux-x86-64)\.so\.\d\((?:(GLIBC|GCC)_([\d.]+))?\)\(64bit\)")
+        others = {name for name in needed if not libraries.fullmatch(name) and not name.startswith(("rpmlib(", "config(atoll) = "))}
+        self.assertEqual(others, {"/bin/sh", "rtld(GNU_HASH)", "shadow-utils"})
+        versions = [tuple(map(int, found[3].split("."))) for found in map(libraries.fullmatch, needed) if found and found[2] == "GLIBC"]
+        self.assertEqual(max(versions), (2, 34))
+
+    def test_it_is_installed_upgraded_under_a_coordinator_that_runs_and_removed_without_its_state(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root installs packages")
+        newer = pathlib.Path(tempfile.mkdtemp(prefix="atoll-rpm-"))
+        self.addCleanup(shutil.rmtree, newer)
+        subprocess.run(["cpack", "-G", "RPM", "--config", SOURCE / "build/portable/CPackConfig.cmake", "-R", "9.9.9", "-D", "CPACK_RPM_COMPRESSION_TYPE=gzip",
+                        "-B", newer], stdout=subprocess.DEVNULL, check=True)
+        (second,) = newer.glob("*.rpm")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        root = self.folder / "root"
+        root.mkdir()
+        said = self.said("unshare", "-mpf", "--kill-child", "--mount-proc", "bash", "-c", RPM, "-", root, self.rpm, second, port, PATH="/usr/bin:/bin:/usr/sbin:/sbin")
+        print(said, file=sys.stderr)
+        self.assertRegex(said, r"installed: atoll [\d.]+.*, of atoll 700\nasked of systemd: --system daemon-reload;\n")
+        self.assertIn("# the owner's\natoll-9.9.9-1.x86_64\n", said)
+        restarts = "".join(f"try-restart atoll-{name}.service;" for name in ("coordinator", "relay", "agent"))
+        self.assertIn(f"asked of systemd: --system daemon-reload;{restarts}--system daemon-reload;\n", said)
+        ends = "".join(f"--no-reload disable --now atoll-{name}.service;" for name in ("agent", "coordinator", "relay"))
+        self.assertIn(f"asked of systemd: {ends}--system daemon-reload;\n", said)
 
 
 class Nothing(http.server.BaseHTTPRequestHandler):
