@@ -3,6 +3,7 @@
 portable_test.py FOLDER SOURCE [TEST…]: FOLDER has what examples/packaging/portable.sh made.
 """
 
+import ast
 import hashlib
 import http.server
 import io
@@ -202,6 +203,80 @@ class Wheel(Environment):
             running.terminate()
             running.wait()
         self.assertTrue((state / "ledger.db").exists())
+
+
+class Unfit(Environment):
+    """What a wheel's files say where they cannot work: one line, and no crash of Python."""
+
+    LOADS, STARTS = ("-c", "import atoll; print(atoll._library.path_of_library())"), ("-m", "atoll", "--version")
+
+    def setUp(self):
+        super().setUp()
+        self.bin = self.venv()
+        self.install([self.bin / "pip"])
+        self.program = self.bin / "atoll"
+        (self.library,) = self.bin.parent.glob("lib/python3*/site-packages/atoll/libatoll_trainer.so")
+
+    def last_line(self, *words, **options):
+        return self.said(self.bin / "python3", *words, code=1, **options).splitlines()[-1]
+
+    def test_a_half_written_install_is_named_and_kills_nobody(self):
+        for path, what, words in ((self.library, "library", self.LOADS), (self.program, "program", self.STARTS)):
+            self.assertNotIn("damaged", self.said(self.bin / "python3", *words))
+            whole = path.read_bytes()
+            for size in (0, 1000, len(whole) - 1, len(whole) // 2):
+                with self.subTest(what, size=size):
+                    path.write_bytes(whole[:size])
+                    expected = f"{path} is damaged, or was written in part: install Atoll again (pip install --force-reinstall)"
+                    self.assertTrue(self.last_line(*words).endswith(f": {expected}"))
+            said = " ".join(self.said(self.bin / "python3", "-m", "atoll", "doctor", code=1).split())
+            self.assertIn(f"BAD {what} {expected}", said)
+            path.write_bytes(whole)
+
+    def test_files_for_another_machine_are_named(self):
+        with self.assertRaisesRegex(AssertionError, "not a supported wheel on this platform"):
+            other = self.folder / self.wheel.name.replace("x86_64", "aarch64")
+            shutil.copy(self.wheel, other)
+            self.said(self.bin / "pip", "install", "--no-index", "--no-deps", other)
+        for path, words in ((self.library, self.LOADS), (self.program, self.STARTS)):
+            with path.open("r+b") as file:
+                file.seek(18)
+                file.write(bytes([183, 0]))  # e_machine
+            self.assertTrue(self.last_line(*words).endswith(f": {path} is for aarch64, and this machine is x86_64: install Atoll for this one"))
+
+    def test_an_older_python_is_told_which_one_it_takes(self):
+        old = ("--python-version", "3.8", "--only-binary=:all:", "--no-index", "--no-deps", "--dest", self.folder, self.wheel)
+        self.assertIn("requires a different Python: 3.8.0 not in '>=3.9'", self.said(self.bin / "pip", "download", *old, code=1))
+        # As a package that lies on its path: what comes before the check is of every Python's language.
+        ast.parse((self.library.parent / "__init__.py").read_text(), feature_version=(3, 4))
+        said = self.last_line("-c", "import sys; sys.version_info = (3, 8, 18, 'final', 0); import atoll")
+        self.assertRegex(said, r"^ImportError: atoll needs Python 3\.9 or newer, and .*/python3 is 3\.8: take an environment of a newer one$")
+
+
+class TwoVersions(Environment):
+    """The wheel, and the same one under another number: what the program says of itself is written over."""
+
+    def setUp(self):
+        super().setUp()
+        self.version = re.search(r"atoll-([\d.]+)-", self.wheel.name)[1]
+        self.newer = self.version[:-1] + "9"
+        (self.folder / "newer").mkdir()
+        self.newer_wheel = self.folder / "newer" / self.wheel.name.replace(self.version, self.newer)
+        with zipfile.ZipFile(self.wheel) as whole, zipfile.ZipFile(self.newer_wheel, "w") as renamed:
+            for entry in whole.infolist():
+                content = whole.read(entry)
+                entry.filename = entry.filename.replace(f"atoll-{self.version}", f"atoll-{self.newer}")
+                if entry.filename.endswith(("/atoll", "/METADATA", "/RECORD")):
+                    content = content.replace(self.version.encode(), self.newer.encode())
+                renamed.writestr(entry, b"" if entry.filename.endswith("/RECORD") else content)
+        self.old, self.new = self.venv("old"), self.venv("new")
+        self.install([self.old / "pip"])
+        self.wheel = self.newer_wheel
+        self.install([self.new / "pip"])
+
+    def test_they_stand_side_by_side_and_talk_to_each_other(self):
+        self.assertIn(f"atoll {self.version} ", self.said(self.old / "atoll", "--version"))
+        self.assertIn(f"atoll {self.newer} ", self.said(self.new / "atoll", "--version"))
 
 
 class BuiltInTrainer(Environment):
