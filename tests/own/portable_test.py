@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 import unittest
 import zipfile
 
@@ -254,29 +255,87 @@ class Unfit(Environment):
 
 
 class TwoVersions(Environment):
-    """The wheel, and the same one under another number: what the program says of itself is written over."""
+    """The tarball's program and a wheel that is the same one under another number: what the program says of itself is written over."""
 
     def setUp(self):
         super().setUp()
         self.version = re.search(r"atoll-([\d.]+)-", self.wheel.name)[1]
-        self.newer = self.version[:-1] + "9"
-        (self.folder / "newer").mkdir()
-        self.newer_wheel = self.folder / "newer" / self.wheel.name.replace(self.version, self.newer)
-        with zipfile.ZipFile(self.wheel) as whole, zipfile.ZipFile(self.newer_wheel, "w") as renamed:
+        self.later = "9" + self.version[1:]  # the linker lets other strings ("1.0") share the end
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.earlier,) = self.folder.glob("atoll-*/bin")
+        self.bin = self.venv()
+
+    def later_wheel(self):
+        path = self.folder / self.wheel.name.replace(self.version, self.later)
+        with zipfile.ZipFile(self.wheel) as whole, zipfile.ZipFile(path, "w") as renamed:
             for entry in whole.infolist():
                 content = whole.read(entry)
-                entry.filename = entry.filename.replace(f"atoll-{self.version}", f"atoll-{self.newer}")
-                if entry.filename.endswith(("/atoll", "/METADATA", "/RECORD")):
-                    content = content.replace(self.version.encode(), self.newer.encode())
+                entry.filename = entry.filename.replace(f"atoll-{self.version}", f"atoll-{self.later}")
+                if entry.filename.endswith(("/scripts/atoll", "/METADATA")):
+                    content = content.replace(self.version.encode(), self.later.encode())
                 renamed.writestr(entry, b"" if entry.filename.endswith("/RECORD") else content)
-        self.old, self.new = self.venv("old"), self.venv("new")
-        self.install([self.old / "pip"])
-        self.wheel = self.newer_wheel
-        self.install([self.new / "pip"])
+        return path
 
-    def test_they_stand_side_by_side_and_talk_to_each_other(self):
-        self.assertIn(f"atoll {self.version} ", self.said(self.old / "atoll", "--version"))
-        self.assertIn(f"atoll {self.newer} ", self.said(self.new / "atoll", "--version"))
+    def started(self, *words):
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin"}
+        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def until(self, what):
+        for _ in range(600):
+            if what():
+                return
+            time.sleep(0.1)
+        self.fail("in vain")
+
+    def test_a_run_goes_on_while_what_it_runs_with_is_upgraded_and_two_versions_talk(self):
+        self.install([self.bin / "pip"])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        gate = f"    if island.steps_done >= 20 and not os.path.exists({str(self.folder / 'go')!r}):\n"
+        (self.folder / "train.py").write_text("import os, time\n" + LOOP.replace("island.done(", f"""if step == 20:
+        open("there", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+    island.done("""))
+        (self.folder / "run.toml").write_text(re.sub("command = .*\n", "", RUN_FILE).replace("min = 2", "min = 1"))
+        states = {name: ("--state", self.folder / name) for name in ("coordinator", "island")}
+        coordinator = (self.bin / "atoll", "coordinator", *states["coordinator"])
+        self.said(*coordinator[:2], "init", *states["coordinator"], "--bind", f"tcp://127.0.0.1:{port}", "--network", "local")
+        first = self.started(*coordinator)
+        asked = lambda *words, program=self.bin / "atoll": self.said(program, *words, *states["coordinator"])
+        islands = lambda: subprocess.run([self.bin / "atoll", "islands", "--json", *states["coordinator"]], capture_output=True, text=True)
+        self.until(lambda: islands().returncode == 0)
+        (self.folder / "token").write_text(asked("token", "create", "-q"))
+        agent = self.started(self.bin / "atoll", "agent", *states["island"], "--join-file", "token", "--name", "reef", "--bind", "tcp://127.0.0.1:*",
+                             "--trainer", f"line='{self.bin / 'python3'}' train.py", "--no-port-mapping")
+        asked("submit", "run.toml", "-q")
+        self.until((self.folder / "there").exists)
+
+        self.wheel = self.later_wheel()
+        self.install([self.bin / "pip"])
+        self.assertIn(f"atoll {self.later} ", self.said(self.bin / "atoll", "--version"))
+        first.terminate()
+        self.assertEqual(first.wait(), 0)
+        self.started(*coordinator)
+        self.until(lambda: f'"{self.version}"' in islands().stdout)  # the agent is still of the earlier version
+        (self.folder / "go").touch()
+        asked("wait", "installed", "--timeout", "2m")
+        self.assertIsNone(agent.poll())
+        # An earlier program that goes first in somebody's path asks the later coordinator.
+        said = " ".join(asked("doctor", program=self.earlier / "atoll").split())
+        self.assertIn(f"the coordinator has version {self.later}, and this program {self.version}; they work together, but upgrade the older one", said)
+
+    def test_two_installations_in_the_path_train_with_the_program_of_one_and_the_package_of_the_other(self):
+        self.wheel = self.later_wheel()
+        self.install([self.bin / "pip"])
+        for first, second, version in ((self.earlier, self.bin, self.version), (self.bin, self.earlier, self.later)):
+            path = f"{first}:{second}:/usr/bin:/bin"
+            self.assertIn(f"atoll {version} ", self.said("atoll", "--version", PATH=path))
+            self.trains("atoll", self.bin / "python3", PATH=path)
 
 
 class BuiltInTrainer(Environment):
