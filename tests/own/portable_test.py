@@ -98,6 +98,20 @@ class Installed(unittest.TestCase):
         self.assertIn('"completed"', said)
         shutil.rmtree(self.folder / "s")
 
+    def started(self, *words, **variables):
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **variables}
+        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def until(self, what):
+        for _ in range(600):
+            if what():
+                return
+            time.sleep(0.1)
+        self.fail("in vain")
+
     def venv(self, name="venv"):
         self.said(PYTHON, "-m", "venv", "--system-site-packages", self.folder / name)
         return self.folder / name / "bin"
@@ -276,20 +290,6 @@ class TwoVersions(Environment):
                     content = content.replace(self.version.encode(), self.later.encode())
                 renamed.writestr(entry, b"" if entry.filename.endswith("/RECORD") else content)
         return path
-
-    def started(self, *words):
-        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin"}
-        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def until(self, what):
-        for _ in range(600):
-            if what():
-                return
-            time.sleep(0.1)
-        self.fail("in vain")
 
     def test_a_run_goes_on_while_what_it_runs_with_is_upgraded_and_two_versions_talk(self):
         self.install([self.bin / "pip"])
@@ -503,6 +503,71 @@ class Rpm(Installed):
         self.assertIn(f"asked of systemd: --system daemon-reload;{restarts}--system daemon-reload;\n", said)
         ends = "".join(f"--no-reload disable --now atoll-{name}.service;" for name in ("agent", "coordinator", "relay"))
         self.assertIn(f"asked of systemd: {ends}--system daemon-reload;\n", said)
+
+
+class OldProcessor(Installed):
+    """QEMU's Nehalem, of 2008: x86-64 without AVX, where an instruction of AVX is an illegal one."""
+
+    OLD = ("qemu-x86_64", "-cpu", "Nehalem")
+    USES_AVX = """import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("c5fc57c0c5f877c3"))
+ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+"""
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which(self.OLD[0]) is None:
+            self.skipTest("QEMU is not installed (apt-get install qemu-user)")
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.root,) = self.folder.glob("atoll-*")
+        self.program = (*self.OLD, self.root / "bin/atoll")
+
+    def test_what_the_program_computes_takes_vectors_that_are_there(self):
+        self.assertIn("atoll ", self.said(*self.program, "--version"))
+        self.assertNotIn("bad ", self.said(*self.program, "doctor", "--state", self.folder / "none"))
+        with self.assertRaisesRegex(AssertionError, "^-4 != 0"):  # SIGILL: the processor is as old as it should be
+            self.said(*self.OLD, PYTHON, "-c", self.USES_AVX)
+
+    def test_no_function_of_the_product_takes_wider_vectors_but_those_that_are_chosen_when_it_starts(self):
+        chosen, others, function = set(), set(), ""
+        for binary in ("atoll", "libatoll_trainer.so.1"):
+            words = ("objdump", "-d", "--no-show-raw-insn", SOURCE / "build/portable" / binary)
+            with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as listing:
+                for line in listing.stdout:
+                    if line.endswith(">:\n"):
+                        function = line.partition("<")[2][:-3]
+                    elif function.startswith("_Z") and ("%ymm" in line or "%zmm" in line or "\tv" in line and "%xmm" in line):
+                        (chosen if function.endswith((".avx2", ".avx512f")) else others).add(function)
+            self.assertEqual(listing.returncode, 0)
+        self.assertGreater(len(chosen), 20)
+        self.assertEqual(others, set())
+
+    def test_two_islands_train_on_it(self):
+        if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no NumPy")
+        (self.folder / "train.py").write_text(LOOP.replace("atoll.join()", "atoll.join(path=__import__('sys').argv[1])").replace("zeros(4", "zeros(10_000"))
+        strategy = "[strategy]\ncodec = 'fp4'\nrounding = 'stochastic'\nerror_feedback = true\npacking = 'zstd'\n"
+        (self.folder / "run.toml").write_text(re.sub("command = .*\n", "", RUN_FILE).replace("[strategy]\n", strategy))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        of = ("--state", self.folder / "c")
+        self.said(*self.program, "coordinator", "init", *of, "--bind", f"tcp://127.0.0.1:{port}", "--network", "local")
+        self.started(*self.program, "coordinator", *of)
+        self.until(lambda: subprocess.run([*self.program, "runs", *of], capture_output=True).returncode == 0)
+        for island in ("reef", "shoal"):
+            (self.folder / "token").write_text(self.said(*self.program, "token", "create", "-q", *of))
+            self.started(*self.program, "agent", "--state", self.folder / island, "--join-file", "token", "--name", island, "--bind", "tcp://127.0.0.1:*",
+                         "--trainer", "line=attach", "--no-port-mapping")
+            self.until((self.folder / island / "trainers").exists)
+        self.said(*self.program, "submit", "run.toml", "-q", *of)
+        library = {"ATOLL_TRAINER_LIBRARY": self.root / "lib/libatoll_trainer.so.1", "PYTHONPATH": SOURCE / "agent/island_link/python"}
+        for island in ("reef", "shoal"):
+            path = self.folder / island / "trainers/line"
+            self.until(path.exists)
+            self.started(*self.OLD, PYTHON, "train.py", path, **library)
+        self.said(*self.program, "wait", "installed", "--timeout", "2m", *of)
 
 
 class Nothing(http.server.BaseHTTPRequestHandler):
