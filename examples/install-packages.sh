@@ -9,6 +9,10 @@ packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev l
 root=$(cd "$(dirname "$0")/.." && pwd)
 release=$(. /etc/os-release && echo "${ID:-}${VERSION_ID:-}")
 case "$release" in
+  ubuntu1?.* | ubuntu2[0-3].* | debian1[01])
+    echo "install-packages.sh: $release has libraries older than Atoll is written for, and no toml++: install the wheel, the tarball or the package (docs/install.md), or build on Debian 12 or newer" >&2
+    exit 1
+    ;;
   debian1[3-9]*) torch="libtorch-dev libopenblas0-pthread" wheel="" ;;
   *) torch="python3 python3-venv" wheel=yes ;;
 esac
