@@ -505,6 +505,77 @@ class Rpm(Installed):
         self.assertIn(f"asked of systemd: {ends}--system daemon-reload;\n", said)
 
 
+# A command with another /dev, in which shm is what $1 says, and a home folder that is read-only.
+PLACES = r"""set -eu
+mount -t tmpfs none "$PWD/dev"
+for name in null zero random urandom; do touch "$PWD/dev/$name"; mount --bind "/dev/$name" "$PWD/dev/$name"; done
+if [ "$1" = read-only ]; then mkdir "$PWD/dev/shm" && mount -t tmpfs -o ro none "$PWD/dev/shm"; fi
+mount --rbind "$PWD/dev" /dev && mount --bind "$HOME" "$HOME" && mount -o remount,bind,ro "$HOME"
+shift && exec "$@"
+"""
+
+
+class Places(Installed):
+    """What a container or a login node may lack."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root makes places that lack something")
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.root,) = self.folder.glob("atoll-*")
+        (self.folder / "dev").mkdir()
+
+    def where(self, memory, *words, **options):
+        return self.said("unshare", "-m", "sh", "-c", PLACES, "-", memory, *words, **options)
+
+    def test_without_shared_memory_islands_train_on_the_state_s_disk_and_doctor_says_so(self):
+        (self.folder / "train.py").write_text(LOOP)
+        (self.folder / "run.toml").write_text(RUN_FILE.format(command=f"'{PYTHON}' train.py"))
+        library = {"ATOLL_TRAINER_LIBRARY": str(self.root / "lib/libatoll_trainer.so.1"), "PYTHONPATH": str(SOURCE / "agent/island_link/python")}
+        for memory, why in (("none", "No such file or directory"), ("read-only", "Read-only file system")):
+            said = self.where(memory, self.root / "bin/atoll", "doctor", "--state", self.folder / "none")
+            self.assertIn(f"doubtful  nothing can be made in /dev/shm ({why}), so models being trained lie on the disk of the state directory: mount -t tmpfs", said)
+            if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode == 0:
+                words = ("local", "run.toml", "--network", "local", "--state", self.folder / memory, "-o", "json")
+                self.assertIn('"completed"', self.where(memory, self.root / "bin/atoll", *words, **library))
+
+    def test_a_home_that_is_read_only_is_one_line_that_says_where_else(self):
+        (self.folder / "run.toml").write_text(RUN_FILE.format(command="true"))
+        (self.folder / "token").write_text("atoll1-none")
+        for words in (("local", "run.toml"), ("coordinator", "init"), ("agent", "--join-file", "token"), ("up",), ("relay",)):
+            with self.subTest(words):
+                said = self.where("none", self.root / "bin/atoll", *words, code=1).splitlines()
+                self.assertRegex(said[-1], r"/home/\.local\b.*: Read-only file system; give --state DIR or set ATOLL_STATE$")
+                self.assertEqual([line for line in said if line.startswith("atoll: ")], said[-1:])
+
+
+class Sources(Installed):
+    """Where they are built on something older."""
+
+    def test_the_oldest_cmake_configures_the_product_and_names_what_it_cannot(self):
+        cmake = SOURCE / "build/cmake-3.22/bin/cmake"
+        if not cmake.exists():
+            shutil.rmtree(SOURCE / "build/cmake-3.22", ignore_errors=True)
+            subprocess.run([PYTHON, "-m", "venv", SOURCE / "build/cmake-3.22"], check=True)
+            pip = (SOURCE / "build/cmake-3.22/bin/pip", "install", "-q", "--disable-pip-version-check", "cmake==3.22.*")
+            if subprocess.run(pip, capture_output=True).returncode != 0:
+                self.skipTest("pip reaches no package index")
+        for preset, expected in (("product", "Build files have been written"), ("release", "the tests need CMake 3.25 or newer, and this is 3.22.")):
+            words = (cmake, "--preset", preset, "-D", "ATOLL_TORCH=OFF", "-S", SOURCE, "-B", self.folder / preset)
+            done = subprocess.run(words, cwd=SOURCE, capture_output=True, text=True)
+            self.assertEqual((done.returncode, expected in done.stdout + done.stderr), (int(preset == "release"), True), done.stdout + done.stderr)
+
+    def test_a_system_that_is_too_old_is_named_before_anything_is_installed(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root gives a system another name")
+        (self.folder / "os-release").write_text('ID=ubuntu\nVERSION_ID="22.04"\n')
+        script = 'mount --bind "$PWD/os-release" /etc/os-release && exec "$0" --without-torch'
+        said = self.said("unshare", "-m", "sh", "-c", script, SOURCE / "examples/install-packages.sh", code=1)
+        self.assertRegex(said, r"^install-packages.sh: ubuntu22.04 has libraries older than Atoll is written for, [^\n]*\n$")
+
+
 class OldProcessor(Installed):
     """QEMU's Nehalem, of 2008: x86-64 without AVX, where an instruction of AVX is an illegal one."""
 
