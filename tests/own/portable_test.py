@@ -190,6 +190,16 @@ class Wheel(Environment):
         # A prefix whose libstdc++ is older and goes first, as conda's may.
         (self.folder / "conda/lib/libstdc++.so.6").write_bytes(b"not a library")
         self.assertIn("atoll ", self.said(self.folder / "conda/bin/atoll", "--version", LD_LIBRARY_PATH=str(self.folder / "conda/lib")))
+        (packages,) = (self.folder / "conda/lib").glob("python3*/site-packages")
+        path = {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": str(self.folder / "conda/lib")}
+        self.assertIn("OSError", self.said(PYTHON, "-c", "import ctypes; ctypes.CDLL('libstdc++.so.6')", code=1, **path))
+        self.trains(self.folder / "conda/bin/atoll", PYTHON, **path)
+        if shutil.which("patchelf"):  # what conda's own Python has written in it
+            python = self.folder / "conda/bin/python3"
+            shutil.copy(os.path.realpath(PYTHON), python)
+            self.said("patchelf", "--force-rpath", "--set-rpath", self.folder / "conda/lib", python)
+            self.assertIn("OSError", self.said(python, "-c", "import ctypes; ctypes.CDLL('libstdc++.so.6')", code=1, PYTHONHOME="/usr"))
+            self.trains(self.folder / "conda/bin/atoll", python, PYTHONPATH=str(packages), PYTHONHOME="/usr")
         self.install([PYTHON, "-m", "pip"], "--user", "--break-system-packages")
         self.assertIn("atoll ", self.said(PYTHON, "-m", "atoll", "--version"))
         self.trains(self.home / ".local/bin/atoll", PYTHON)
