@@ -22,7 +22,7 @@ for argument in "$@"; do
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
       packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables miniupnpd miniupnpd-nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
-        munge slurmctld slurmd slurm-client squid microsocks rpm qemu-user"
+        munge slurmctld slurmd slurm-client squid microsocks rpm qemu-user patchelf"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" wheel="" ;;
