@@ -9,6 +9,10 @@ packages="g++ cmake ninja-build pkg-config libzmq3-dev cppzmq-dev libcli11-dev l
 root=$(cd "$(dirname "$0")/.." && pwd)
 release=$(. /etc/os-release && echo "${ID:-}${VERSION_ID:-}")
 case "$release" in
+  ubuntu1?.* | ubuntu2[0-3].* | debian1[01])
+    echo "install-packages.sh: $release has libraries older than Atoll is written for, and no toml++: install the wheel, the tarball or the package (docs/install.md), or build on Debian 12 or newer" >&2
+    exit 1
+    ;;
   debian1[3-9]*) torch="libtorch-dev libopenblas0-pthread" wheel="" ;;
   *) torch="python3 python3-venv" wheel=yes ;;
 esac
@@ -18,11 +22,11 @@ for argument in "$@"; do
     --with-tests) # with what trainers in Python and the page in a browser are tested with; the portable program is compiled a second time,
       # which ccache spares
       packages="$packages catch2 ccache dpkg-dev clang-format iproute2 nftables miniupnpd miniupnpd-nftables python3-numpy python3-pip python3-venv chromium librsvg2-bin prometheus
-        munge slurmctld slurmd slurm-client squid microsocks"
+        munge slurmctld slurmd slurm-client squid microsocks rpm qemu-user patchelf"
       python_torch="python3-torch"
       ;;
     --without-torch) torch="" wheel="" ;;
-    --portable) packages="$packages dpkg-dev python3" ;; # with what examples/packaging/portable.sh builds libraries of
+    --portable) packages="$packages dpkg-dev python3 rpm" ;; # with what examples/packaging/portable.sh builds libraries of
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user patchelf" ;; # with what compiles for ARM, and runs what was compiled
     *) echo "install-packages.sh: unknown argument $argument (known: --with-tests, --without-torch, --portable, --aarch64)" >&2; exit 2 ;;
   esac

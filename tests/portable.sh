@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the portable program, tarball, wheel and Debian packages (examples/packaging/portable.sh) and tests them as people install them:
+# Makes the portable program, tarball, wheel, Debian packages and rpm (examples/packaging/portable.sh) and tests them as people install them:
 #   tests/portable.sh SOURCE PYTHON [TEST…]       exit 4: skipped
 # What is compiled already for another build of these sources comes out of a compiler's cache, where there is one.
 set -eu

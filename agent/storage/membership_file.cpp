@@ -15,6 +15,7 @@
 #include "agent/storage/durable_file.hpp"
 #include "transport/base/bytes.hpp"
 #include "transport/base/own_disk.hpp"
+#include "transport/base/private_folder.hpp"
 #include "transport/identity/sha256.hpp"
 
 namespace atl::agent {
@@ -26,7 +27,7 @@ constexpr const char* kCoordinatorFile = "coordinator.json";
 }  // namespace
 
 Result<StateLock> StateLock::take(const fs::path& state) {
-  ATOLL_TRY(on_this_machine(state).make_folders());
+  ATOLL_TRY(make_private_folders(state));
   const fs::path path = state / "agent.lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -61,6 +63,11 @@ Finding look_at_device(const TrainerFacts& trainer) {
 
 // What agents that were killed left behind goes.
 Finding look_at_shared_memory(const std::optional<RunSpec>& run) {
+  if (::access(kSharedMemory, W_OK) != 0) {
+    return {"memory", Health::doubtful,
+            std::string("nothing can be made in ") + kSharedMemory + " (" + std::strerror(errno) +
+                "), so models being trained lie on the disk of the state directory: mount -t tmpfs tmpfs " + kSharedMemory};
+  }
   const std::size_t removed = island_link::remove_abandoned_arenas(kSharedMemory, kArenaPrefix).size();
   const std::uintmax_t free = free_bytes(kSharedMemory);
   const std::string cleared = removed == 0 ? "" : "; " + std::to_string(removed) + " left behind by killed agents were removed";

@@ -11,6 +11,7 @@
 #include "coordinator/ledger/durable_file.hpp"
 #include "coordinator/ledger/ledger.hpp"
 #include "transport/base/address.hpp"
+#include "transport/base/private_folder.hpp"
 #include "transport/bulk/interface_addresses.hpp"
 #include "transport/identity/identity.hpp"
 
@@ -101,10 +102,7 @@ Status init_coordinator(const std::filesystem::path& state, const CoordinatorSet
     return Error{Code::conflict,
                  state.string() + " is a coordinator's state already; start it with `atoll coordinator`, or choose another --state"};
   }
-  std::filesystem::create_directories(state, problem);
-  if (problem) {
-    return Error{Code::io, "cannot make " + state.string() + ": " + problem.message()};
-  }
+  ATOLL_TRY(make_private_folders(state));
   if (::chmod(state.c_str(), 0700) != 0) {
     return Error{Code::io, "cannot make " + state.string() + " private to its owner; choose another --state"};
   }

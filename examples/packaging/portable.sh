@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes what runs on any Linux with glibc 2.34 (Debian 12, Ubuntu 22.04, RHEL 9 and newer): a tarball, a wheel, Debian packages and their sums.
+# Makes what runs on any Linux with glibc 2.34 (Debian 12, Ubuntu 22.04, RHEL 9 and newer): a tarball, a wheel, Debian packages, an rpm and their sums.
 #   examples/packaging/portable.sh [--machine aarch64] [FOLDER]       FOLDER is build/dist, or build/dist-aarch64, if none is given
 # On Debian 12, from a fresh clone; installs what is missing (with sudo when not root). For x86-64, or with --machine for ARM by Debian's cross
 # compiler; both may lie in one FOLDER. The same source and SOURCE_DATE_EPOCH give the same files.
@@ -41,7 +41,8 @@ version=$($runs $build/atoll --version | sed -n 's/^atoll \([0-9][^ ]*\).*/\1/p'
 stage=$build/stage/atoll-$version
 debian=$(sed -n 's/^SET(CPACK_DEBIAN_PACKAGE_ARCHITECTURE "\(.*\)")$/\1/Ip' $build/CPackConfig.cmake)
 debian=${debian:-$(dpkg --print-architecture)}
-rm -rf $build/stage "$target"/atoll-*"$machine".tar.gz "$target"/atoll-*"$machine".whl "$target"/*_"$debian".deb "$target"/*_all.deb "$target/SHA256SUMS"
+rm -rf $build/stage "$target"/atoll-*"$machine".tar.gz "$target"/atoll-*"$machine".whl "$target"/atoll-*."$machine".rpm \
+  "$target"/*_"$debian".deb "$target"/*_all.deb "$target/SHA256SUMS"
 cmake --install $build --prefix "$stage" --strip >/dev/null
 rm -r "$stage/lib/systemd"
 $parts/check.sh "$stage/bin/atoll" "$stage/lib/libatoll_trainer.so.1"
@@ -60,5 +61,9 @@ ${others:+env CC=aarch64-linux-gnu-gcc LD=aarch64-linux-gnu-ld OBJCOPY=aarch64-l
 $parts/wheel.py "$stage" agent/island_link/python/atoll $build/stage/trainer "$target" "$version" >/dev/null
 cpack -G DEB --config $build/CPackConfig.cmake -B "$target" >/dev/null
 rm -rf "$target/_CPack_Packages"
-(cd "$target" && sha256sum atoll-*.tar.gz atoll-*.whl ./*.deb | sed 's# \./# #' >SHA256SUMS)
-(cd "$target" && ls -l atoll-*.tar.gz atoll-*.whl ./*.deb | awk '{ print $5, $9 }')
+packed=$(mktemp -d) # rpmbuild takes no space in a path
+trap 'rm -rf "$packed"' EXIT
+cpack -G RPM --config $build/CPackConfig.cmake -B "$packed" >"$packed/log" 2>&1 || { cat "$packed/log" >&2; exit 1; }
+cp "$packed"/*.rpm "$target/"
+(cd "$target" && sha256sum atoll-*.tar.gz atoll-*.whl ./*.deb atoll-*.rpm | sed 's# \./# #' >SHA256SUMS)
+(cd "$target" && ls -l atoll-*.tar.gz atoll-*.whl ./*.deb atoll-*.rpm | awk '{ print $5, $9 }')

@@ -105,6 +105,7 @@ EXAMPLES = {
     "packaging/portable.sh": Elsewhere("tests/portable.sh examples/packaging/portable.sh"),
     "packaging/portable/*": Elsewhere("tests/own/portable_test.py examples/packaging/portable"),
     "packaging/debian/*": Elsewhere("tests/packages.sh examples/packaging/debian"),
+    "packaging/rpm/*": Elsewhere("tests/own/portable_test.py build/portable/CPackConfig.cmake"),
     "grafana.json": Elsewhere("tests/unit/web/site_test.cpp grafana.json"),
     "prometheus-alerts.yml": Elsewhere("tests/browser/prometheus_test.py examples/prometheus-alerts.yml"),
     "install-packages.sh": Elsewhere("tests/run.sh examples/install-packages.sh"),

@@ -3,8 +3,10 @@
 portable_test.py FOLDER SOURCE [TEST…]: FOLDER has what examples/packaging/portable.sh made.
 """
 
+import ast
 import hashlib
 import http.server
+import io
 import os
 import pathlib
 import re
@@ -16,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 import unittest
 import zipfile
 
@@ -95,6 +98,20 @@ class Installed(unittest.TestCase):
         self.assertIn('"completed"', said)
         shutil.rmtree(self.folder / "s")
 
+    def started(self, *words, **variables):
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **variables}
+        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def until(self, what):
+        for _ in range(600):
+            if what():
+                return
+            time.sleep(0.1)
+        self.fail("in vain")
+
     def venv(self, name="venv"):
         self.said(PYTHON, "-m", "venv", "--system-site-packages", self.folder / name)
         return self.folder / name / "bin"
@@ -114,8 +131,10 @@ class Files(Installed):
             archive.extractall(self.folder / "tarball")
         for package in FOLDER.glob("*.deb"):
             self.said("dpkg-deb", "-x", package, self.folder / "deb")
+        (self.folder / "rpm").mkdir()
+        self.said("sh", "-c", 'rpm2archive - <"$0" | tar -xz', only("atoll-*.x86_64.rpm"), folder=self.folder / "rpm")
         found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF"]
-        self.assertEqual(len(found), 6, found)  # the program and its library, three times
+        self.assertEqual(len(found), 7, found)  # the program and its library, three times, and the program of the rpm
         said = self.said(SOURCE / "examples/packaging/portable/check.sh", *found)
         print(said, file=sys.stderr)
         self.assertIn("needs", self.said(SOURCE / "examples/packaging/portable/check.sh", "/usr/bin/cmake", code=1))  # the check finds what it is for
@@ -171,6 +190,16 @@ class Wheel(Environment):
         # A prefix whose libstdc++ is older and goes first, as conda's may.
         (self.folder / "conda/lib/libstdc++.so.6").write_bytes(b"not a library")
         self.assertIn("atoll ", self.said(self.folder / "conda/bin/atoll", "--version", LD_LIBRARY_PATH=str(self.folder / "conda/lib")))
+        (packages,) = (self.folder / "conda/lib").glob("python3*/site-packages")
+        path = {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": str(self.folder / "conda/lib")}
+        self.assertIn("OSError", self.said(PYTHON, "-c", "import ctypes; ctypes.CDLL('libstdc++.so.6')", code=1, **path))
+        self.trains(self.folder / "conda/bin/atoll", PYTHON, **path)
+        if shutil.which("patchelf"):  # what conda's own Python has written in it
+            python = self.folder / "conda/bin/python3"
+            shutil.copy(os.path.realpath(PYTHON), python)
+            self.said("patchelf", "--force-rpath", "--set-rpath", self.folder / "conda/lib", python)
+            self.assertIn("OSError", self.said(python, "-c", "import ctypes; ctypes.CDLL('libstdc++.so.6')", code=1, PYTHONHOME="/usr"))
+            self.trains(self.folder / "conda/bin/atoll", python, PYTHONPATH=str(packages), PYTHONHOME="/usr")
         self.install([PYTHON, "-m", "pip"], "--user", "--break-system-packages")
         self.assertIn("atoll ", self.said(PYTHON, "-m", "atoll", "--version"))
         self.trains(self.home / ".local/bin/atoll", PYTHON)
@@ -199,6 +228,124 @@ class Wheel(Environment):
             running.terminate()
             running.wait()
         self.assertTrue((state / "ledger.db").exists())
+
+
+class Unfit(Environment):
+    """What a wheel's files say where they cannot work: one line, and no crash of Python."""
+
+    LOADS, STARTS = ("-c", "import atoll; print(atoll._library.path_of_library())"), ("-m", "atoll", "--version")
+
+    def setUp(self):
+        super().setUp()
+        self.bin = self.venv()
+        self.install([self.bin / "pip"])
+        self.program = self.bin / "atoll"
+        (self.library,) = self.bin.parent.glob("lib/python3*/site-packages/atoll/libatoll_trainer.so")
+
+    def last_line(self, *words, **options):
+        return self.said(self.bin / "python3", *words, code=1, **options).splitlines()[-1]
+
+    def test_a_half_written_install_is_named_and_kills_nobody(self):
+        for path, what, words in ((self.library, "library", self.LOADS), (self.program, "program", self.STARTS)):
+            self.assertNotIn("damaged", self.said(self.bin / "python3", *words))
+            whole = path.read_bytes()
+            for size in (0, 1000, len(whole) - 1, len(whole) // 2):
+                with self.subTest(what, size=size):
+                    path.write_bytes(whole[:size])
+                    expected = f"{path} is damaged, or was written in part: install Atoll again (pip install --force-reinstall)"
+                    self.assertTrue(self.last_line(*words).endswith(f": {expected}"))
+            said = " ".join(self.said(self.bin / "python3", "-m", "atoll", "doctor", code=1).split())
+            self.assertIn(f"BAD {what} {expected}", said)
+            path.write_bytes(whole)
+
+    def test_files_for_another_machine_are_named(self):
+        with self.assertRaisesRegex(AssertionError, "not a supported wheel on this platform"):
+            other = self.folder / self.wheel.name.replace("x86_64", "aarch64")
+            shutil.copy(self.wheel, other)
+            self.said(self.bin / "pip", "install", "--no-index", "--no-deps", other)
+        for path, words in ((self.library, self.LOADS), (self.program, self.STARTS)):
+            with path.open("r+b") as file:
+                file.seek(18)
+                file.write(bytes([183, 0]))  # e_machine
+            self.assertTrue(self.last_line(*words).endswith(f": {path} is for aarch64, and this machine is x86_64: install Atoll for this one"))
+
+    def test_an_older_python_is_told_which_one_it_takes(self):
+        old = ("--python-version", "3.8", "--only-binary=:all:", "--no-index", "--no-deps", "--dest", self.folder, self.wheel)
+        self.assertIn("requires a different Python: 3.8.0 not in '>=3.9'", self.said(self.bin / "pip", "download", *old, code=1))
+        # As a package that lies on its path: what comes before the check is of every Python's language.
+        ast.parse((self.library.parent / "__init__.py").read_text(), feature_version=(3, 4))
+        said = self.last_line("-c", "import sys; sys.version_info = (3, 8, 18, 'final', 0); import atoll")
+        self.assertRegex(said, r"^ImportError: atoll needs Python 3\.9 or newer, and .*/python3 is 3\.8: take an environment of a newer one$")
+
+
+class TwoVersions(Environment):
+    """The tarball's program and a wheel that is the same one under another number: what the program says of itself is written over."""
+
+    def setUp(self):
+        super().setUp()
+        self.version = re.search(r"atoll-([\d.]+)-", self.wheel.name)[1]
+        self.later = "9" + self.version[1:]  # the linker lets other strings ("1.0") share the end
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.earlier,) = self.folder.glob("atoll-*/bin")
+        self.bin = self.venv()
+
+    def later_wheel(self):
+        path = self.folder / self.wheel.name.replace(self.version, self.later)
+        with zipfile.ZipFile(self.wheel) as whole, zipfile.ZipFile(path, "w") as renamed:
+            for entry in whole.infolist():
+                content = whole.read(entry)
+                entry.filename = entry.filename.replace(f"atoll-{self.version}", f"atoll-{self.later}")
+                if entry.filename.endswith(("/scripts/atoll", "/METADATA")):
+                    content = content.replace(self.version.encode(), self.later.encode())
+                renamed.writestr(entry, b"" if entry.filename.endswith("/RECORD") else content)
+        return path
+
+    def test_a_run_goes_on_while_what_it_runs_with_is_upgraded_and_two_versions_talk(self):
+        self.install([self.bin / "pip"])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        gate = f"    if island.steps_done >= 20 and not os.path.exists({str(self.folder / 'go')!r}):\n"
+        (self.folder / "train.py").write_text("import os, time\n" + LOOP.replace("island.done(", f"""if step == 20:
+        open("there", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+    island.done("""))
+        (self.folder / "run.toml").write_text(re.sub("command = .*\n", "", RUN_FILE).replace("min = 2", "min = 1"))
+        states = {name: ("--state", self.folder / name) for name in ("coordinator", "island")}
+        coordinator = (self.bin / "atoll", "coordinator", *states["coordinator"])
+        self.said(*coordinator[:2], "init", *states["coordinator"], "--bind", f"tcp://127.0.0.1:{port}", "--network", "local")
+        first = self.started(*coordinator)
+        asked = lambda *words, program=self.bin / "atoll": self.said(program, *words, *states["coordinator"])
+        islands = lambda: subprocess.run([self.bin / "atoll", "islands", "--json", *states["coordinator"]], capture_output=True, text=True)
+        self.until(lambda: islands().returncode == 0)
+        (self.folder / "token").write_text(asked("token", "create", "-q"))
+        agent = self.started(self.bin / "atoll", "agent", *states["island"], "--join-file", "token", "--name", "reef", "--bind", "tcp://127.0.0.1:*",
+                             "--trainer", f"line='{self.bin / 'python3'}' train.py", "--no-port-mapping")
+        asked("submit", "run.toml", "-q")
+        self.until((self.folder / "there").exists)
+
+        self.wheel = self.later_wheel()
+        self.install([self.bin / "pip"])
+        self.assertIn(f"atoll {self.later} ", self.said(self.bin / "atoll", "--version"))
+        first.terminate()
+        self.assertEqual(first.wait(), 0)
+        self.started(*coordinator)
+        self.until(lambda: f'"{self.version}"' in islands().stdout)  # the agent is still of the earlier version
+        (self.folder / "go").touch()
+        asked("wait", "installed", "--timeout", "2m")
+        self.assertIsNone(agent.poll())
+        # An earlier program that goes first in somebody's path asks the later coordinator.
+        said = " ".join(asked("doctor", program=self.earlier / "atoll").split())
+        self.assertIn(f"the coordinator has version {self.later}, and this program {self.version}; they work together, but upgrade the older one", said)
+
+    def test_two_installations_in_the_path_train_with_the_program_of_one_and_the_package_of_the_other(self):
+        self.wheel = self.later_wheel()
+        self.install([self.bin / "pip"])
+        for first, second, version in ((self.earlier, self.bin, self.version), (self.bin, self.earlier, self.later)):
+            path = f"{first}:{second}:/usr/bin:/bin"
+            self.assertIn(f"atoll {version} ", self.said("atoll", "--version", PATH=path))
+            self.trains("atoll", self.bin / "python3", PATH=path)
 
 
 class BuiltInTrainer(Environment):
@@ -293,6 +440,215 @@ class Tarball(Installed):
         file = self.folder / "file"
         file.write_text("")
         self.assertIn("cannot be written; choose another folder", self.said(self.root / "install.sh", file / "below", code=1))
+
+
+# Two versions of the rpm in this system, over which a folder lies that the script leaves as it was: $1 is that folder. What the packages' scripts ask
+# of systemd is written down.
+RPM = r"""set -eu
+folder=$1 first=$2 second=$3 port=$4
+mount -t tmpfs none "$folder" && cd "$folder" && mkdir lower upper work root
+mount --bind / lower && mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work root
+mount -t proc proc root/proc && mount --rbind /dev root/dev
+chroot root userdel atoll 2>/dev/null || true
+rm -rf root/var/lib/atoll root/etc/atoll root/var/lib/rpm root/usr/bin/systemctl root/usr/bin/atoll root/systemctl.log
+printf '#!/bin/sh\necho "$*" >>/systemctl.log\n' >root/usr/bin/systemctl && chmod 755 root/usr/bin/systemctl && mkdir -p root/run/systemd/system
+packages() { rpm --root "$PWD/root" --dbpath /var/lib/rpm "$@" 2> >(grep -v "^rpm: \(RPM should\|However\)" >&2); }  # what Debian's says each time
+as_atoll() { chroot --userspec=atoll:atoll root env HOME=/var/lib/atoll "$@"; }
+asked() { echo "asked of systemd: $(tr '\n' ';' <root/systemctl.log)" && rm root/systemctl.log; }
+settled() { for _ in $(seq 100); do if as_atoll atoll runs --state /var/lib/atoll/coordinator; then return; fi; sleep 0.1; done; false; }
+
+packages --install --nodeps "$first"  # no package of this system is rpm's
+echo "installed: $(chroot root atoll --version), of $(chroot root stat -c '%U %a' /var/lib/atoll)"
+asked
+as_atoll atoll coordinator init --state /var/lib/atoll/coordinator --bind "tcp://127.0.0.1:$port" --network local >/dev/null 2>&1
+chroot --userspec=atoll:atoll root env HOME=/var/lib/atoll atoll coordinator --state /var/lib/atoll/coordinator 2>/dev/null & coordinator=$!
+settled >/dev/null 2>&1 && echo "# the owner's" >>root/etc/atoll/agent.toml
+packages --upgrade --nodeps "$second"
+kill -0 $coordinator && settled && tail -n 1 root/etc/atoll/agent.toml && packages --query atoll
+asked
+packages --erase atoll
+ls root/var/lib/atoll/coordinator/ledger.db root/etc/atoll/agent.toml.rpmsave && [ ! -e root/usr/bin/atoll ]
+asked
+"""
+
+
+class Rpm(Installed):
+    def setUp(self):
+        super().setUp()
+        self.rpm = only("atoll-*.x86_64.rpm")
+
+    def test_it_holds_what_the_deb_holds_and_asks_for_nothing_of_debian(self):
+        listed = self.said("rpm", "--query", "--package", "--list", self.rpm).split("\n")
+        archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", only("atoll_*.deb")], capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as deb:
+            files = {name.name.removeprefix(".").replace("zsh/vendor-completions", "zsh/site-functions") for name in deb if not name.isdir()}
+        self.assertEqual(files ^ {name for name in listed if name in files or "." in name or "/bin/" in name},
+                         {"/usr/share/doc/atoll/changelog.gz"})
+        self.assertIn("/usr/share/licenses/atoll/LICENSE", listed)
+        self.assertEqual(self.said("rpm", "--query", "--package", "--configfiles", self.rpm).split(), ["/etc/atoll/agent.toml", "/etc/atoll/coordinator.toml"])
+        needed = self.said("rpm", "--query", "--package", "--requires", self.rpm).splitlines()
+        libraries = re.compile(r"(libc|libm|libgcc_s|ld-linux-x86-64)\.so\.\d\((?:(GLIBC|GCC)_([\d.]+))?\)\(64bit\)")
+        others = {name for name in needed if not libraries.fullmatch(name) and not name.startswith(("rpmlib(", "config(atoll) = "))}
+        self.assertEqual(others, {"/bin/sh", "rtld(GNU_HASH)", "shadow-utils"})
+        versions = [tuple(map(int, found[3].split("."))) for found in map(libraries.fullmatch, needed) if found and found[2] == "GLIBC"]
+        self.assertEqual(max(versions), (2, 34))
+
+    def test_it_is_installed_upgraded_under_a_coordinator_that_runs_and_removed_without_its_state(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root installs packages")
+        newer = pathlib.Path(tempfile.mkdtemp(prefix="atoll-rpm-"))
+        self.addCleanup(shutil.rmtree, newer)
+        subprocess.run(["cpack", "-G", "RPM", "--config", SOURCE / "build/portable/CPackConfig.cmake", "-R", "9.9.9", "-D", "CPACK_RPM_COMPRESSION_TYPE=gzip",
+                        "-B", newer], stdout=subprocess.DEVNULL, check=True)
+        (second,) = newer.glob("*.rpm")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        root = self.folder / "root"
+        root.mkdir()
+        said = self.said("unshare", "-mpf", "--kill-child", "--mount-proc", "bash", "-c", RPM, "-", root, self.rpm, second, port, PATH="/usr/bin:/bin:/usr/sbin:/sbin")
+        print(said, file=sys.stderr)
+        self.assertRegex(said, r"installed: atoll [\d.]+.*, of atoll 700\nasked of systemd: --system daemon-reload;\n")
+        self.assertIn("# the owner's\natoll-9.9.9-1.x86_64\n", said)
+        restarts = "".join(f"try-restart atoll-{name}.service;" for name in ("coordinator", "relay", "agent"))
+        self.assertIn(f"asked of systemd: --system daemon-reload;{restarts}--system daemon-reload;\n", said)
+        ends = "".join(f"--no-reload disable --now atoll-{name}.service;" for name in ("agent", "coordinator", "relay"))
+        self.assertIn(f"asked of systemd: {ends}--system daemon-reload;\n", said)
+
+
+# A command with another /dev, in which shm is what $1 says, and a home folder that is read-only.
+PLACES = r"""set -eu
+mount -t tmpfs none "$PWD/dev"
+for name in null zero random urandom; do touch "$PWD/dev/$name"; mount --bind "/dev/$name" "$PWD/dev/$name"; done
+if [ "$1" = read-only ]; then mkdir "$PWD/dev/shm" && mount -t tmpfs -o ro none "$PWD/dev/shm"; fi
+mount --rbind "$PWD/dev" /dev && mount --bind "$HOME" "$HOME" && mount -o remount,bind,ro "$HOME"
+shift && exec "$@"
+"""
+
+
+class Places(Installed):
+    """What a container or a login node may lack."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root makes places that lack something")
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.root,) = self.folder.glob("atoll-*")
+        (self.folder / "dev").mkdir()
+
+    def where(self, memory, *words, **options):
+        return self.said("unshare", "-m", "sh", "-c", PLACES, "-", memory, *words, **options)
+
+    def test_without_shared_memory_islands_train_on_the_state_s_disk_and_doctor_says_so(self):
+        (self.folder / "train.py").write_text(LOOP)
+        (self.folder / "run.toml").write_text(RUN_FILE.format(command=f"'{PYTHON}' train.py"))
+        library = {"ATOLL_TRAINER_LIBRARY": str(self.root / "lib/libatoll_trainer.so.1"), "PYTHONPATH": str(SOURCE / "agent/island_link/python")}
+        for memory, why in (("none", "No such file or directory"), ("read-only", "Read-only file system")):
+            said = self.where(memory, self.root / "bin/atoll", "doctor", "--state", self.folder / "none")
+            self.assertIn(f"doubtful  nothing can be made in /dev/shm ({why}), so models being trained lie on the disk of the state directory: mount -t tmpfs", said)
+            if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode == 0:
+                words = ("local", "run.toml", "--network", "local", "--state", self.folder / memory, "-o", "json")
+                self.assertIn('"completed"', self.where(memory, self.root / "bin/atoll", *words, **library))
+
+    def test_a_home_that_is_read_only_is_one_line_that_says_where_else(self):
+        (self.folder / "run.toml").write_text(RUN_FILE.format(command="true"))
+        (self.folder / "token").write_text("atoll1-none")
+        for words in (("local", "run.toml"), ("coordinator", "init"), ("agent", "--join-file", "token"), ("up",), ("relay",)):
+            with self.subTest(words):
+                said = self.where("none", self.root / "bin/atoll", *words, code=1).splitlines()
+                self.assertRegex(said[-1], r"/home/\.local\b.*: Read-only file system; give --state DIR or set ATOLL_STATE$")
+                self.assertEqual([line for line in said if line.startswith("atoll: ")], said[-1:])
+
+
+class Sources(Installed):
+    """Where they are built on something older."""
+
+    def test_the_oldest_cmake_configures_the_product_and_names_what_it_cannot(self):
+        cmake = SOURCE / "build/cmake-3.22/bin/cmake"
+        if not cmake.exists():
+            shutil.rmtree(SOURCE / "build/cmake-3.22", ignore_errors=True)
+            subprocess.run([PYTHON, "-m", "venv", SOURCE / "build/cmake-3.22"], check=True)
+            pip = (SOURCE / "build/cmake-3.22/bin/pip", "install", "-q", "--disable-pip-version-check", "cmake==3.22.*")
+            if subprocess.run(pip, capture_output=True).returncode != 0:
+                self.skipTest("pip reaches no package index")
+        for preset, expected in (("product", "Build files have been written"), ("release", "the tests need CMake 3.25 or newer, and this is 3.22.")):
+            words = (cmake, "--preset", preset, "-D", "ATOLL_TORCH=OFF", "-S", SOURCE, "-B", self.folder / preset)
+            done = subprocess.run(words, cwd=SOURCE, capture_output=True, text=True)
+            self.assertEqual((done.returncode, expected in done.stdout + done.stderr), (int(preset == "release"), True), done.stdout + done.stderr)
+
+    def test_a_system_that_is_too_old_is_named_before_anything_is_installed(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root gives a system another name")
+        (self.folder / "os-release").write_text('ID=ubuntu\nVERSION_ID="22.04"\n')
+        script = 'mount --bind "$PWD/os-release" /etc/os-release && exec "$0" --without-torch'
+        said = self.said("unshare", "-m", "sh", "-c", script, SOURCE / "examples/install-packages.sh", code=1)
+        self.assertRegex(said, r"^install-packages.sh: ubuntu22.04 has libraries older than Atoll is written for, [^\n]*\n$")
+
+
+class OldProcessor(Installed):
+    """QEMU's Nehalem, of 2008: x86-64 without AVX, where an instruction of AVX is an illegal one."""
+
+    OLD = ("qemu-x86_64", "-cpu", "Nehalem")
+    USES_AVX = """import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("c5fc57c0c5f877c3"))
+ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+"""
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which(self.OLD[0]) is None:
+            self.skipTest("QEMU is not installed (apt-get install qemu-user)")
+        with tarfile.open(only("atoll-*.tar.gz")) as archive:
+            archive.extractall(self.folder)
+        (self.root,) = self.folder.glob("atoll-*")
+        self.program = (*self.OLD, self.root / "bin/atoll")
+
+    def test_what_the_program_computes_takes_vectors_that_are_there(self):
+        self.assertIn("atoll ", self.said(*self.program, "--version"))
+        self.assertNotIn("bad ", self.said(*self.program, "doctor", "--state", self.folder / "none"))
+        with self.assertRaisesRegex(AssertionError, "^-4 != 0"):  # SIGILL: the processor is as old as it should be
+            self.said(*self.OLD, PYTHON, "-c", self.USES_AVX)
+
+    def test_no_function_of_the_product_takes_wider_vectors_but_those_that_are_chosen_when_it_starts(self):
+        chosen, others, function = set(), set(), ""
+        for binary in ("atoll", "libatoll_trainer.so.1"):
+            words = ("objdump", "-d", "--no-show-raw-insn", SOURCE / "build/portable" / binary)
+            with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as listing:
+                for line in listing.stdout:
+                    if line.endswith(">:\n"):
+                        function = line.partition("<")[2][:-3]
+                    elif function.startswith("_Z") and ("%ymm" in line or "%zmm" in line or "\tv" in line and "%xmm" in line):
+                        (chosen if function.endswith((".avx2", ".avx512f")) else others).add(function)
+            self.assertEqual(listing.returncode, 0)
+        self.assertGreater(len(chosen), 20)
+        self.assertEqual(others, set())
+
+    def test_two_islands_train_on_it(self):
+        if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no NumPy")
+        (self.folder / "train.py").write_text(LOOP.replace("atoll.join()", "atoll.join(path=__import__('sys').argv[1])").replace("zeros(4", "zeros(10_000"))
+        strategy = "[strategy]\ncodec = 'fp4'\nrounding = 'stochastic'\nerror_feedback = true\npacking = 'zstd'\n"
+        (self.folder / "run.toml").write_text(re.sub("command = .*\n", "", RUN_FILE).replace("[strategy]\n", strategy))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        of = ("--state", self.folder / "c")
+        self.said(*self.program, "coordinator", "init", *of, "--bind", f"tcp://127.0.0.1:{port}", "--network", "local")
+        self.started(*self.program, "coordinator", *of)
+        self.until(lambda: subprocess.run([*self.program, "runs", *of], capture_output=True).returncode == 0)
+        for island in ("reef", "shoal"):
+            (self.folder / "token").write_text(self.said(*self.program, "token", "create", "-q", *of))
+            self.started(*self.program, "agent", "--state", self.folder / island, "--join-file", "token", "--name", island, "--bind", "tcp://127.0.0.1:*",
+                         "--trainer", "line=attach", "--no-port-mapping")
+            self.until((self.folder / island / "trainers").exists)
+        self.said(*self.program, "submit", "run.toml", "-q", *of)
+        library = {"ATOLL_TRAINER_LIBRARY": self.root / "lib/libatoll_trainer.so.1", "PYTHONPATH": SOURCE / "agent/island_link/python"}
+        for island in ("reef", "shoal"):
+            path = self.folder / island / "trainers/line"
+            self.until(path.exists)
+            self.started(*self.OLD, PYTHON, "train.py", path, **library)
+        self.said(*self.program, "wait", "installed", "--timeout", "2m", *of)
 
 
 class Nothing(http.server.BaseHTTPRequestHandler):

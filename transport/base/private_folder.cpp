@@ -18,7 +18,7 @@ Status make_private_folders(const std::filesystem::path& folder) {
     const int why = errno;
     std::error_code ignored;
     if (!std::filesystem::is_directory(made, ignored)) {  // "/" on a disk that cannot be written, say
-      return Error{Code::io, made.string() + " cannot be made: " + std::strerror(why)};
+      return Error{Code::io, made.string() + " cannot be made: " + std::strerror(why) + "; give --state DIR or set ATOLL_STATE"};
     }
   }
   std::error_code ignored;

@@ -14,6 +14,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/descriptor_limit.hpp"
 #include "transport/base/name.hpp"
+#include "transport/base/private_folder.hpp"
 #include "transport/base/service_manager.hpp"
 #include "transport/identity/identity.hpp"
 #include "transport/relay/relay_server.hpp"
@@ -78,6 +79,7 @@ Status serve(const Invocation& invocation, const RelayCommandOptions& options) {
   ATOLL_ASSIGN(const Interrupt interrupt, Interrupt::open());
   ATOLL_ASSIGN(const std::filesystem::path state, state_directory(options.state, invocation.environment));
   ATOLL_ASSIGN(RelaySettings settings, settings_of(options));
+  ATOLL_TRY(make_private_folders(state));
   ATOLL_ASSIGN(const KeyPair keys, read_or_make_key_file(state / "keys" / "relay"));
   settings.secret = relay_secret(keys.secret_key);
   ATOLL_ASSIGN(const std::unique_ptr<RelayServer> relay, RelayServer::open(settings));

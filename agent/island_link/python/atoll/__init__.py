@@ -7,6 +7,11 @@
 docs/own-trainer.md of Atoll begins with the loop and a table of the ways that people write loops.
 """
 
+import sys as _sys
+
+if _sys.version_info < (3, 9):
+    raise ImportError("atoll needs Python 3.9 or newer, and %s is %d.%d: take an environment of a newer one" % ((_sys.executable,) + _sys.version_info[:2]))
+
 from ._alone import Alone
 from ._island import Dataset, Island, Misused, Refused, Stopped
 from ._library import LinkError

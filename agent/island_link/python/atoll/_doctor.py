@@ -115,14 +115,17 @@ def _ranks() -> Iterator[Found]:
 def _lines(found: Found) -> Iterator[str]:
     mark = "ok" if found.fits else "BAD"
     head = f"{mark:<4}{found.what:<{_LABEL}}"
-    yield textwrap.fill(found.said, _COLUMNS, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    yield textwrap.fill(found.said, _COLUMNS, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False)
 
 
-def main(program: Optional[str]) -> int:
-    """Prints a line for each, and gives 1 if one does not fit, else 0. program: `atoll`, whose doctor looks at the machine; None: not here."""
+def main(program: Optional[str], unfit: str) -> int:
+    """Prints a line for each, and gives 1 if one does not fit, else 0. program: `atoll`, whose doctor looks at the machine; None: not here. unfit: what
+    keeps it from being started."""
     found = [each for part in (_python, _torch, _jax, _library, _agent, _ranks) for each in part()]
     if program is None:
         found.append(Found("program", "atoll is not installed with this package: on an island `atoll doctor` looks at the machine"))
+    elif unfit:
+        found.append(Found("program", f"{program} {unfit}", False))
     for each in found:
         print("\n".join(_lines(each)))
     return int(any(not each.fits for each in found))

@@ -11,6 +11,8 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 import numpy
 
+from ._program import misfit
+
 (NONE, STOP, STEP, GRADIENT, UPDATE, REPORT, WRITE, WRITE_GRADIENT, MERGE, READ_GRADIENT, STAND_AT, EVALUATE, SAVE, FETCH) = range(14)
 
 
@@ -110,13 +112,16 @@ def _places() -> Sequence[str]:
     here = pathlib.Path(__file__).resolve()
     places = [os.environ.get("ATOLL_TRAINER_LIBRARY", "")]
     places += [str(here.parent / "libatoll_trainer.so")]
-    places += [str(path) for parent in here.parents for path in parent.glob("build/*/libatoll_trainer.so")]
+    places += [str(path) for parent in here.parents for path in parent.glob("build/*/libatoll_trainer.so") if not misfit(str(path))]
     return [place for place in places if place] + ["libatoll_trainer.so.1", ctypes.util.find_library("atoll_trainer") or "libatoll_trainer.so"]
 
 
 def _load() -> ctypes.CDLL:
     failures = []
     for place in _places():
+        unfit = misfit(place) if "/" in place and os.path.isfile(place) else ""
+        if unfit:
+            raise LinkError(f"{place} {unfit}")
         try:
             library = ctypes.CDLL(place)
         except OSError as failure:

@@ -126,7 +126,7 @@ class ShardedArena:
             os.unlink(self._mirror)  # every rank of this machine has mapped it
 
     def _make_mirror(self, elements: int) -> str:
-        with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="atoll-mirror-", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None, prefix="atoll-mirror-", delete=False) as file:
             file.truncate(4 * elements)
             self._mirror = file.name
         return self._mirror
