@@ -161,7 +161,7 @@ void TaskRule::keep_group(Run& run, Task& task) {
     std::vector<IslandId> without;
     std::ranges::copy_if(task.record().members, std::back_inserter(without), [&](const IslandId& id) {
       const AssignmentReport* report = run.tasks().report_of(task.name(), id);
-      return report != nullptr && report->state == "without";
+      return holds_another_last(group, id) || (report != nullptr && report->state == "without");
     });
     task.drop_members(without, out_);
   }
@@ -183,6 +183,13 @@ void TaskRule::keep_group(Run& run, Task& task) {
     task.speak(present.front(), out_);
     touch(run);
   }
+}
+
+// Its last round was committed a second time, and what this island's trainer saved is of the first: it holds the same number.
+bool TaskRule::holds_another_last(const Run& group, const IslandId& island) const {
+  return std::ranges::any_of(islands_.held(island, group.about.id).checkpoints, [&](const HeldCheckpoint& checkpoint) {
+    return checkpoint.round == group.lineage.committed() && checkpoint.digest != group.lineage.digest();
+  });
 }
 
 // Nobody here has the state of the group's rounds.

@@ -74,6 +74,7 @@ class TaskRule : public Rule {
   void keep_group(Run& run, Task& task);
   void dissolve_group(Run& run, Task& task, const std::string& why);
   [[nodiscard]] static bool is_stranded(const Run& group);
+  [[nodiscard]] bool holds_another_last(const Run& group, const IslandId& island) const;
   [[nodiscard]] std::vector<IslandId> present_members(const Run& run, const Task& task) const;
   [[nodiscard]] std::optional<IslandId> holder_out_of_reach(const Run& run, const Task& task, const IslandId& island) const;
   [[nodiscard]] std::vector<IslandId> cut_from_inputs(const Run& run, const Task& task) const;
