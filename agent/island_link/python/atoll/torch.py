@@ -317,6 +317,8 @@ class TorchIsland(RankedIsland):
         self._schedules.stand_at(self.step)
         if self._copies.looks and self.step > 0:
             self._copies.look(self._declared.parameters, map(inner_optimizer, self._optimizers()))
+            if not any(map(on_gpu, self._declared.tensors[:1])):
+                self._copies.judge()
         if self._average is not None:
             self._average.follow(self._declared.parameters, self.step)
 
@@ -425,8 +427,11 @@ class TorchIsland(RankedIsland):
     def _numbers(self, values):
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         if len(tensors) < len(values) or not tensors:
-            return [float(value) for value in values]
-        return torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
+            numbers = [float(value) for value in values]
+        else:
+            numbers = torch.stack([value.detach().float().reshape(()) for value in tensors]).tolist()  # one wait for the device
+        self._copies.judge()  # which waits no longer
+        return numbers
 
     def done(self, loss: Any = None, samples: Optional[int] = None, tokens: Optional[int] = None, **metrics: Any) -> None:
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
