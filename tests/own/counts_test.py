@@ -36,7 +36,7 @@ codec size files           6  files that ask so
 model kind files           7  files that ask which kind of model a run trains, outside of model_kind.*
 momentum files             4  files beyond the strategies that know what an outer optimiser keeps besides the parameters
 flat files                67  files in one folder, at most
-product lines         115732  lines of the product's sources
+product lines         115742  lines of the product's sources
 files of a round          29  sources that take or make a value in which a round that the coordinator commits is passed on
 """
 

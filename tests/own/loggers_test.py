@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 from islands import ATOLL, HERE, PYTHON, Clusters, saved
 
@@ -70,6 +71,16 @@ class Beside(unittest.TestCase):
             said = self.trained(opens)
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], why)
+
+    def test_an_experiment_that_another_island_has_just_made_is_taken(self):
+        """As where two islands begin at the same moment, and neither has found it."""
+        from mlflow.tracking import MlflowClient
+
+        with tempfile.TemporaryDirectory() as folder:
+            client = MlflowClient(folder)
+            made = client.create_experiment("line")
+            with mock.patch.object(client, "get_experiment_by_name", side_effect=[None, client.get_experiment_by_name("line")]):
+                self.assertEqual(loggers._experiment_of(client, "line"), made)
 
     def test_one_that_fails_for_a_while_has_what_comes_later(self):
         seen = []

@@ -127,6 +127,17 @@ def wandb(island: Island, project: Optional[str] = None, **options: Any) -> None
     log_to(island, opens, "wandb")
 
 
+def _experiment_of(client: Any, name: str) -> Any:
+    """Its id with MLflow. Islands begin at the same moment: where another one makes it first, it is there a moment later."""
+    for pause in (0.1, 0.3, 1.0, 3.0):
+        known = client.get_experiment_by_name(name)
+        try:
+            return known.experiment_id if known else client.create_experiment(name)
+        except Exception:
+            time.sleep(pause)
+    return client.create_experiment(name)
+
+
 def mlflow(island: Island, experiment: str = "atoll", uri: Optional[str] = None) -> None:
     """MLflow. An island's run has the tags `atoll.run` and `atoll.island`.
 
@@ -138,8 +149,7 @@ def mlflow(island: Island, experiment: str = "atoll", uri: Optional[str] = None)
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # which MLflow 3 asks for
         client = importlib.import_module("mlflow.tracking").MlflowClient(uri)
         entities = importlib.import_module("mlflow.entities")
-        known = client.get_experiment_by_name(experiment)
-        number = known.experiment_id if known else client.create_experiment(experiment)
+        number = _experiment_of(client, experiment)
         tags = {"atoll.run": island.run, "atoll.island": island.name}
         found = [] if island.run == "alone" else client.search_runs([number], " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items()))
         run = (found[0] if found else client.create_run(number, tags=tags, run_name=f"{island.run} {island.name}")).info.run_id
