@@ -209,7 +209,7 @@ struct SyncEngine::State final : PieceReceiver {
   void settle(OpenedRun& open, RoundExchange& exchange, TimePoint at);
   void report_done(OpenedRun& open, RoundExchange& exchange);
   void report_broken(RoundExchange& exchange, const IslandId& accused, Error error, std::vector<IslandId> missing = {});
-  // Who has delivered nothing for so long, in which this engine has looked all the time.
+  // Who has delivered nothing for so long, while this engine looked all the time.
   [[nodiscard]] std::vector<Stall> stalled(const ExchangeAttempt& attempt, TimePoint at, Duration longer_than) const;
   // How long a peer may deliver nothing in this exchange.
   [[nodiscard]] Duration patience(const OpenedRun& open, const BeginExchange& order) const;
@@ -308,8 +308,8 @@ struct SyncEngine::State final : PieceReceiver {
   std::map<BlobId, ContentFetch> content_fetches;
   PathProbes probes;
   PathWatch watch;
-  TimePoint looked;  // for pieces; and since when without a pause, in which what comes lies unread
-  TimePoint looks_since;
+  TimePoint looked;       // when it last looked for pieces
+  TimePoint looks_since;  // since then it has looked without a pause, in which what came would lie unread
   PathMeasure measure;
   std::uint32_t measurement = 0;                    // the one under way
   std::map<RunId, std::uint64_t> content_received;  // bytes

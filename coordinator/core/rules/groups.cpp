@@ -185,7 +185,7 @@ void TaskRule::keep_group(Run& run, Task& task) {
   }
 }
 
-// Its last round was committed a second time, and what this island's trainer saved is of the first: it holds the same number.
+// The group's last round was lost and committed anew, and this island has the lost one, which has the same number.
 bool TaskRule::holds_another_last(const Run& group, const IslandId& island) const {
   return std::ranges::any_of(islands_.held(island, group.about.id).checkpoints, [&](const HeldCheckpoint& checkpoint) {
     return checkpoint.round == group.lineage.committed() && checkpoint.digest != group.lineage.digest();
